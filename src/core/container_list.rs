@@ -6,7 +6,7 @@
 
 use crate::core::argv::ParseError;
 use crate::core::container::{Container, Mode};
-use crate::core::graph::{describe_cycle, find_cycle};
+use crate::core::graph::{describe_wait_cycle, find_cycle};
 use crate::core::until::WaitCondition;
 use crate::core::{names, quit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +55,7 @@ pub fn check_can_start(containers: &[Container]) -> Result<(), OrderError> {
         .collect();
     let own = containers.iter().find(|c| waits(c) && c.until.iter().any(|u| u.container == c.name));
     let Some(cycle) = own.map(|own| vec![own.name.as_str()]).or_else(|| find_cycle(&edges)) else { return Ok(()) };
-    broken(cycle[0], format!("containers wait for each other: {}", describe_cycle(&cycle)))
+    broken(cycle[0], format!("containers wait for each other: {}", describe_wait_cycle(&cycle)))
 }
 
 /// Parses the value of `--containers`.

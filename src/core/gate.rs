@@ -111,7 +111,7 @@ pub fn timeout_reason(limit: &str, obstacles: &[String], view: &PodView, conditi
             && !snapshot.stuck.contains_key(&until.container)
             && !snapshot.unseen.contains(&until.to_string())
     };
-    let running = view.snapshot().and_then(|snapshot| conditions.iter().find(|one| lacks_only_probes(snapshot, one)));
+    let running = view.chosen_snapshot().and_then(|found| conditions.iter().find(|one| lacks_only_probes(found, one)));
     let probes = running.map(|one| format!(": {} runs, but has not passed its probes", one.container));
     let probes = probes.unwrap_or_default();
     format!("timed out after {limit}, still waiting for {}{probes}", obstacles.join("; "))

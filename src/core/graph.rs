@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Describes a cycle of [`find_cycle`]: each name waits for the next one, and the last for the first.
-pub fn describe_cycle(cycle: &[impl AsRef<str>]) -> String {
+pub fn describe_wait_cycle(cycle: &[impl AsRef<str>]) -> String {
     let next = cycle.iter().cycle().skip(1);
     let pairs = cycle.iter().zip(next).map(|(name, next)| format!("{} waits for {}", name.as_ref(), next.as_ref()));
     pairs.collect::<Vec<_>>().join(", ")

@@ -12,9 +12,6 @@ pub const BODY_MAX: u64 = 10 * 1024;
 /// Number of bytes to read from the body of a redirect, and the length from which Go's client does not read it.
 const REDIRECT_BODY_MAX: u64 = 2 * 1024;
 
-/// Reason for the end of a response that the server has ended.
-pub const CLOSED_BY_SERVER: &str = "the connection was closed";
-
 /// A response, without its body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Response {
@@ -79,17 +76,18 @@ impl ResponseReader {
             let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
             rest = &rest[end + 1..];
             if let Err(why) = self.on_line(line) {
-                return self.end(why).map(Some);
+                return self.end(Some(why)).map(Some);
             }
         }
         self.unparsed = rest.to_vec();
         let limit = if self.is_in_body() { RESPONSE_MAX } else { HEAD_MAX };
-        if self.size > limit { self.end("the response is too long").map(Some) } else { Ok(None) }
+        if self.size > limit { self.end(Some("the response is too long")).map(Some) } else { Ok(None) }
     }
 
-    /// Ends the response because of an error, or because the connection is [`CLOSED_BY_SERVER`].
-    pub fn end(&mut self, why: &str) -> Result<Response, String> {
-        let is_complete = why == CLOSED_BY_SERVER && self.length.is_none() && !self.is_chunked;
+    /// Ends the response because of `error`; `None` if the server has closed the connection.
+    pub fn end(&mut self, error: Option<&str>) -> Result<Response, String> {
+        let is_complete = error.is_none() && self.length.is_none() && !self.is_chunked;
+        let why = error.unwrap_or("the connection was closed");
         let body_error = (!is_complete).then(|| why.to_owned());
         if self.is_in_body() { Ok(Response { body_error, ..take(&mut self.response) }) } else { Err(why.to_owned()) }
     }

@@ -29,7 +29,7 @@ pub enum Decision {
 pub fn decide(view: &PodView, conditions: &[WaitCondition], pod_stops: bool, waited: Duration) -> Decision {
     let mut remaining = Vec::new();
     for until in conditions {
-        match view.snapshot().map(|snapshot| snapshot.states.get(&until.container)) {
+        match view.chosen_snapshot().map(|snapshot| snapshot.states.get(&until.container)) {
             None => remaining.push(format!("{until} (no state from the sidecar)")),
             Some(Some(state)) if !is_gone(*state, until.want) => remaining.push(format!("{until} (now {state})")),
             // Don't wait for a container whose state the sidecar has not published.
@@ -50,7 +50,7 @@ pub fn decide(view: &PodView, conditions: &[WaitCondition], pod_stops: bool, wai
 
 /// Returns true if the whole pod stops: the pod is being deleted, or a container in `conditions` has begun to stop.
 pub fn is_pod_stopping(view: &PodView, conditions: &[WaitCondition]) -> bool {
-    let Some(snapshot) = view.snapshot() else { return false };
+    let Some(snapshot) = view.chosen_snapshot() else { return false };
     snapshot.stage == Stage::Terminating || conditions.iter().any(|until| snapshot.stopping.contains(&until.container))
 }
 

@@ -33,14 +33,14 @@ pub enum PodView {
 }
 
 impl PodView {
-    /// Returns the snapshot, if a source has one.
-    pub fn snapshot(&self) -> Option<&Snapshot> {
+    /// Returns the snapshot from the board or, if the board is unusable, from the volume.
+    pub fn chosen_snapshot(&self) -> Option<&Snapshot> {
         if let PodView::Snapshot(snapshot, _) = self { Some(snapshot) } else { None }
     }
 
     /// Returns the pod's IP address, which only the sidecar's board has.
     pub fn pod_ip(&self) -> Option<String> {
-        self.snapshot()?.pod_ip.as_deref().map(str::to_owned)
+        self.chosen_snapshot()?.pod_ip.as_deref().map(str::to_owned)
     }
 }
 

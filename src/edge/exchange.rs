@@ -1,6 +1,6 @@
 //! A TCP connection with at most one HTTP/1 request. No call blocks: the caller polls the socket.
 
-use crate::core::http_response::{CLOSED_BY_SERVER, Response, ResponseReader};
+use crate::core::http_response::{Response, ResponseReader};
 use crate::edge::watch::wait_until_ready;
 use rustix::event::PollFlags;
 use rustix::io::{Errno, Result as IoResult, read};
@@ -98,17 +98,17 @@ impl Exchange {
             };
             match result {
                 Ok(sent) if !self.unsent.is_empty() => drop(self.unsent.drain(..sent)),
-                Ok(0) => return Some(reader.end(CLOSED_BY_SERVER)),
+                Ok(0) => return Some(reader.end(None)),
                 Ok(length) => match reader.feed(&buffer[..length]) {
                     Ok(None) => {}
                     ended => return ended.transpose(),
                 },
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                Err(error) => return Some(reader.end(&describe(error))),
+                Err(error) => return Some(reader.end(Some(&describe(error)))),
             }
         }
-        (now >= self.deadline).then(|| reader.end(NO_ANSWER_IN_TIME))
+        (now >= self.deadline).then(|| reader.end(Some(NO_ANSWER_IN_TIME)))
     }
 }
 

@@ -38,7 +38,7 @@ pub fn check_tags(pod: &Value, images: &BTreeMap<String, ImageCommand>, plan: &P
         let is_from_file = own["command"].as_array().is_none_or(Vec::is_empty)
             && container_annotation_place(keys::COMMAND_PREFIX, name).of(pod).is_none();
         plan.get(name)?.entrypoint_gate().filter(|_| is_from_file && !image.contains('@'))?;
-        Some(format!("{name} ({})", shorten_digest(&images.get(name)?.digest)))
+        Some(format!("{name} ({})", truncate_digest(&images.get(name)?.digest)))
     };
     let names: Vec<String> = pod["spec"]["containers"].as_array()?.iter().filter_map(from_tag).collect();
     let what = "commands come from the webhook's file of images; if a tag has moved since, run kubectl podgate \
@@ -49,7 +49,7 @@ pub fn check_tags(pod: &Value, images: &BTreeMap<String, ImageCommand>, plan: &P
 }
 
 /// Returns a digest with its prefix and its first 12 digits only.
-pub fn shorten_digest(digest: &str) -> &str {
+pub fn truncate_digest(digest: &str) -> &str {
     digest.get(.."sha256:".len() + 12).unwrap_or("no digest")
 }
 

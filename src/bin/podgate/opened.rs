@@ -110,7 +110,7 @@ fn wait(args: OpenedArgs) -> Result<(), Failure> {
         }
         let mut due = checks.next_due();
         if due.is_none() && startup == Some(true) {
-            let state = view.snapshot().and_then(|snapshot| snapshot.states.get(args.container.as_ref()?));
+            let state = view.chosen_snapshot().and_then(|snapshot| snapshot.states.get(args.container.as_ref()?));
             if at >= held_until || state == Some(&State::Ready) {
                 return Ok(());
             }
@@ -125,7 +125,7 @@ fn wait(args: OpenedArgs) -> Result<(), Failure> {
 /// failed too often, and `None` before.
 fn startup_result(view: &PodView, report: &Report) -> Option<bool> {
     let own = report.ticket.as_ref()?;
-    let (_, has_passed) = view.snapshot()?.startup.values().find(|(ticket, _)| ticket == own)?;
+    let (_, has_passed) = view.chosen_snapshot()?.startup.values().find(|(ticket, _)| ticket == own)?;
     Some(*has_passed)
 }
 

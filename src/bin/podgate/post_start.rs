@@ -55,7 +55,7 @@ fn run_hook(args: PostStartArgs, messenger: &Messenger) -> Result<(), Failure> {
     if then.is_some() || only_reports {
         // The container's own postStart command may take long. Report first that the container runs.
         let view = sources.view();
-        if view.snapshot().is_some() {
+        if view.chosen_snapshot().is_some() {
             reporter.refresh(&view, false);
         }
     }

@@ -24,7 +24,7 @@ pub(crate) fn run(args: ProbeArgs) -> Result<(), Failure> {
     let sources = PodSources::new(args.volumes.board, None);
     // Each start of the container has a new process 1, unless the containers share their process namespace.
     let process = process::identify(1);
-    let state = |view: &PodView| view.snapshot()?.states.get(&args.container).copied();
+    let state = |view: &PodView| view.chosen_snapshot()?.states.get(&args.container).copied();
     let is_ready = |view: &PodView| state(view) == Some(State::Ready);
     let is_of_this_run = |report: &Report| report.is_from_sandbox(&sources.sandbox) && report.process == process;
     let found = read_report(&args.volumes.self_dir).ok().filter(is_of_this_run);
@@ -38,7 +38,7 @@ pub(crate) fn run(args: ProbeArgs) -> Result<(), Failure> {
     let before = found.filter(|report| report.check_passed || report.check_fails);
     let view = sources.view();
     // Without a sidecar, no container waits for this container's report.
-    let is_alone = view.snapshot().is_none();
+    let is_alone = view.chosen_snapshot().is_none();
     if is_alone || before.is_some() {
         // The child process prints the reason for a failure.
         let passes = check::run_once(&check, args.check_timeout, true, &|| sources.view()).is_ok();
@@ -68,7 +68,7 @@ pub(crate) fn run(args: ProbeArgs) -> Result<(), Failure> {
         let at = now();
         checks.run_due(at, &|| view.pod_ip());
         let pending = checks.describe_pending();
-        if view.snapshot().is_some() {
+        if view.chosen_snapshot().is_some() {
             reporter.refresh(&view, pending.is_empty());
         }
         let due = match checks.next_due() {

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use tracing::warn;
 
-/// Starts the tether process for `self_dir`. The process outlives the hook and ends with the container. When the first
-/// process of a PID namespace ends, the kernel kills the others. In a shared PID namespace, the container runtime kills
-/// this process. A failure is not fatal: the sidecar then relies on the kubelet's status.
-pub(crate) fn spawn_or_warn(self_dir: &Path) {
+/// Starts the process that holds the tether in `tether_dir`. It outlives the hook and ends with the container. When the
+/// first process of a PID namespace ends, the kernel kills the others. In a shared PID namespace, the container runtime
+/// kills this process. A failure is not fatal: the sidecar then relies on the kubelet's status.
+pub(crate) fn spawn_or_warn(tether_dir: &Path) {
     let spawn = || -> io::Result<()> {
-        let tether = Tether::take_over(self_dir)?;
+        let tether = Tether::take_over(tether_dir)?;
         let inherited = tether.inheritable_copy()?;
         // Inherit no other descriptors: the hook's caller may wait until all copies of them are closed.
         inherit_only(inherited.as_fd());

@@ -153,7 +153,7 @@ impl CommandLines<'_> {
 
     /// Returns a startupProbe that delays the kubelet's other probes until the gate has opened and the container's own
     /// startupProbe has passed.
-    pub(super) fn startup_probe(&self) -> Value {
+    pub(super) fn gate_startup_probe(&self) -> Value {
         let mut line = AgentCommand::new("opened");
         line.add_switch("--wait");
         let own = self.container.startup_probe.as_ref();

@@ -3,7 +3,7 @@
 
 use super::Target;
 use super::native::sidecar_startup_probe;
-use super::shell::{awaited_ports, script, waits_for_local_port, words};
+use super::shell::{awaited_ports, command_text, waits_for_local_port, words};
 use crate::order::declare::spec::{ContainerRef, SIDECAR_NAME, Spec};
 use crate::order::declare::{keys, limits};
 use crate::order::finding::Finding;
@@ -129,9 +129,9 @@ fn check_loopback(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
 
 /// Reports a postStart hook that waits for the status of its own Pod.
 fn check_hook(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
-    let script = script(&ContainerRef { value: &own.value["lifecycle"]["postStart"]["exec"], ..*own });
+    let text = command_text(&ContainerRef { value: &own.value["lifecycle"]["postStart"]["exec"], ..*own });
     // `pod/$HOSTNAME` becomes `pod HOSTNAME`.
-    let line = words(&script.replace('/', " ")).join(" ") + " ";
+    let line = words(&text.replace('/', " ")).join(" ") + " ";
     let has = |parts: &[&str]| parts.iter().any(|part| line.contains(part));
     let variables = own.value["env"].as_array().into_iter().flatten();
     let variables = variables.filter(|one| one["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name");

@@ -10,7 +10,8 @@ const WAITERS: [&str; 4] = ["dockerize", "wait-for", "wait-for-it", "wait4x"];
 /// Clients with a default port, for a command that names a host without a port.
 const DEFAULT_PORTS: [(&str, u16); 4] = [("mysql", 3306), ("mysqladmin", 3306), ("pg_isready", 5432), ("psql", 5432)];
 
-pub(super) fn script(own: &ContainerRef<'_>) -> String {
+/// Returns all words of `command` and `args`, one per line.
+pub(super) fn command_text(own: &ContainerRef<'_>) -> String {
     let line = [own.string_list("command"), own.string_list("args")].into_iter().flatten().flatten();
     line.collect::<Vec<_>>().join("\n")
 }
@@ -25,15 +26,15 @@ pub(super) fn words(script: &str) -> Vec<&str> {
 
 /// Returns true if the container probably waits in a loop until another container of the Pod answers.
 pub(super) fn waits_for_local_port(own: &ContainerRef<'_>) -> bool {
-    let script = script(own);
+    let text = command_text(own);
     let is_loop = |word: &str| matches!(word, "until" | "while" | "for") || word.contains("wait");
-    LOCAL_URL_HOSTS.iter().any(|host| script.contains(host)) && words(&script).into_iter().any(is_loop)
+    LOCAL_URL_HOSTS.iter().any(|host| text.contains(host)) && words(&text).into_iter().any(is_loop)
 }
 
 /// Returns the local ports that must answer before the container's script continues.
 pub(super) fn awaited_ports(own: &ContainerRef<'_>) -> BTreeSet<u16> {
-    let script = script(own);
-    let words = words(&script);
+    let text = command_text(own);
+    let words = words(&text);
     let port = |index: usize| {
         let name = words[index].rsplit('/').next()?.trim_end_matches(".sh");
         let rest = &words[index + 1..words.len().min(index + CONDITION_WORDS_MAX)];
@@ -62,8 +63,8 @@ fn local_port(words: &[&str]) -> Option<u16> {
 
 /// Returns true if the command never ends by itself: an endless loop, `sleep infinity` or `tail -f`.
 pub(super) fn never_ends(own: &ContainerRef<'_>) -> bool {
-    let script = script(own);
-    let words = words(&script);
+    let text = command_text(own);
+    let words = words(&text);
     let can_end = ["&", "&&", "break", "exit", "return", "timeout", "trap"].iter().any(|word| words.contains(word));
     let is_endless = |two: &[&str]| match two {
         ["while", "true" | ":" | "1"] | ["sleep", "infinity" | "inf"] => true,

@@ -2,7 +2,7 @@
 
 use super::types::ContainerPlan;
 use crate::core::container::Mode;
-use crate::core::graph::{describe_cycle, find_cycle};
+use crate::core::graph::{describe_wait_cycle, find_cycle};
 use crate::core::until::WantedState;
 use crate::order::declare::{Edge, annotation_place, keys};
 use crate::order::finding::Finding;
@@ -111,7 +111,7 @@ fn cycle_finding(cycle: &[String], closing: &Edge) -> Finding {
     let names: Vec<&str> = cycle[from..].iter().chain(&cycle[..from]).map(String::as_str).collect();
     let what = match names.len() {
         1 => format!("{} waits for itself", closing.waiter),
-        _ => format!("containers wait for each other: {}", describe_cycle(&names)),
+        _ => format!("containers wait for each other: {}", describe_wait_cycle(&names)),
     };
     let fix = format!("do not let {} wait for {}", closing.waiter, closing.until.container);
     Finding::error("cycle", closing.at.clone(), what).fix(fix).span(closing.span.clone())

@@ -109,7 +109,7 @@ impl ModeResolver<'_> {
         let name = own.name;
         if let Some(gate) = self.gate_reasons.get(name).filter(|gate| gate.needs_command) {
             let (rule, why, fix) = match self.commands.contains_key(name) {
-                true => ("hold-impossible", format!("{name} is in hold mode"), entrypoint_advice(name)),
+                true => ("hold-impossible", format!("{name} is in hold mode"), entrypoint_mode_advice(name)),
                 false => ("unknown-command", format!("the command of {name} is not known"), command_advice(name)),
             };
             let what = format!("{}, so {name} needs a gate, but {why}", gate.reason);
@@ -133,8 +133,8 @@ impl ModeResolver<'_> {
             _ => (format!("the command of {name} is not known, and hold mode {obstacle}"), own.place()),
         };
         let advice = match (mode, self.commands.contains_key(name)) {
-            (_, true) => entrypoint_advice(name),
-            (RequestedMode::Hold, false) => format!("{}, and {}", entrypoint_advice(name), command_advice(name)),
+            (_, true) => entrypoint_mode_advice(name),
+            (RequestedMode::Hold, false) => format!("{}, and {}", entrypoint_mode_advice(name), command_advice(name)),
             (_, false) => command_advice(name),
         };
         let fix = format!("{advice}, or write {}{name}: post-start", keys::MODE_PREFIX);
@@ -197,7 +197,7 @@ fn root_cause<'a>(name: &'a str, hook_waiters: &'a HookWaiters) -> &'a str {
     at
 }
 
-pub(super) fn entrypoint_advice(name: &str) -> String {
+pub(super) fn entrypoint_mode_advice(name: &str) -> String {
     format!("write {}{name}: entrypoint", keys::MODE_PREFIX)
 }
 

@@ -1,6 +1,6 @@
 //! Finds a proof of each condition of a plan, or reports it. Only the kubelet's status as a proof needs podgate's role.
 
-use super::modes::{ModeResolver, command_advice, entrypoint_advice, ready_check};
+use super::modes::{ModeResolver, command_advice, entrypoint_mode_advice, ready_check};
 use super::types::ContainerPlan;
 use crate::core::container::Container;
 use crate::core::until::WantedState;
@@ -61,7 +61,7 @@ impl ModeResolver<'_> {
         let entry = listed(own, plans.iter().find(|planned| planned.name == name));
         let fix = match (own.is_native(), self.commands.contains_key(name)) {
             (true, _) => format!("give {name} an httpGet, tcpSocket or grpc probe"),
-            (_, true) => entrypoint_advice(name),
+            (_, true) => entrypoint_mode_advice(name),
             (_, false) => command_advice(name),
         };
         let need = |(_, need): (&str, &Edge)| (need.until.want, need.at.clone(), Some(need.span.clone()));

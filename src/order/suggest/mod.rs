@@ -140,7 +140,7 @@ pub fn suggest(template: &Value, configs: &ConfigMaps<'_>) -> Suggestion {
     for edge in found.edges.iter().filter(|edge| edge.outcome < Outcome::Doubtful) {
         before.entry(&edge.waiter).or_default().push(&edge.needed);
     }
-    found.cycle = graph::find_cycle(&before).map(|cycle| graph::describe_cycle(&cycle));
+    found.cycle = graph::find_cycle(&before).map(|cycle| graph::describe_wait_cycle(&cycle));
     found.order = (found.cycle.is_none() && !before.is_empty()).then(|| order(&spec, &before));
     found
 }

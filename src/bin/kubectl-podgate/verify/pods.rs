@@ -9,7 +9,7 @@ use podgate::order::assigned::{AssignedOrders, first_error};
 use podgate::order::declare::keys::INJECT_LABEL;
 use podgate::order::declare::spec::{SIDECAR_NAME, find_container, items_of};
 use podgate::order::declare::{Publish, is_declared};
-use podgate::order::image_map::{ImageMap, find_by_name_or_digest, shorten_digest};
+use podgate::order::image_map::{ImageMap, find_by_name_or_digest, truncate_digest};
 use podgate::order::inject::{Options, inject, inject_label, is_injected, is_injected_without_sidecar};
 use podgate::order::plan::{KnownFacts, Plan};
 use serde_json::Value;
@@ -132,7 +132,7 @@ impl PodSurvey {
             let (entry, runs) = (find_by_name_or_digest(file, &image), running_digest(pod, &name));
             let moved = entry.zip(runs).filter(|(entry, runs)| !entry.digest.is_empty() && entry.digest != *runs);
             let (rule, what) = if let Some((entry, runs)) = moved {
-                let [runs, known] = [runs, &entry.digest].map(shorten_digest);
+                let [runs, known] = [runs, &entry.digest].map(truncate_digest);
                 let what = format!("the image {image} has moved: {workload} runs {runs}, the webhook knows {known}");
                 ("image-moved", what)
             } else if entry.is_none() && is_held {

@@ -62,8 +62,8 @@ const RECONNECT_SPREAD_MS: u64 = 14_000;
 pub(crate) struct SharedApiState {
     pub(crate) identity: PodIdentity,
     pub(crate) metrics: Rc<Metrics>,
-    /// True while a container is held. Each patch that does not release the container then delays the release.
-    pub(crate) has_held_container: Cell<bool>,
+    /// True while a container may be held. Each patch that does not release the container then delays the release.
+    pub(crate) may_have_held_container: Cell<bool>,
     failing_requests: RefCell<BTreeSet<&'static str>>,
     /// Podgate's annotations on the Pod, as last received from the API server. Empty before the first answer.
     actual: RefCell<Annotations>,
@@ -87,7 +87,7 @@ impl SharedApiState {
         let Failure::Forbidden(_) = error else {
             return "API request failed, so podgate publishes no states; will retry".to_owned();
         };
-        let late = if self.has_held_container.get() { ", and held containers start up to 90 s late" } else { "" };
+        let late = if self.may_have_held_container.get() { ", and held containers start up to 90 s late" } else { "" };
         let install = command_line(&["kubectl", "podgate", "install", "--namespaces", &self.identity.namespace]);
         format!(
             "no permission to {what} this Pod (403), so podgate publishes no states{late}; to allow it, run: {install} | \
@@ -132,7 +132,7 @@ fn backoff() -> impl Iterator<Item = Duration> {
 ///
 /// The watch starts from version 0, with a field selector and without bookmarks. Such a watch needs the fewest
 /// permissions, starts with the current Pod, and works with every API server.
-pub(crate) async fn watch_pod(shared: Rc<SharedApiState>, updates: mpsc::Sender<PodFacts>) {
+pub(crate) async fn watch_pod(shared: Rc<SharedApiState>, updates: mpsc::Sender<PodFacts>) -> ! {
     let (mut pause, mut is_cut) = (backoff(), false);
     loop {
         let since = now();
@@ -240,7 +240,7 @@ async fn batch_changes(shared: &SharedApiState, desired: &mut watch::Receiver<An
         }
         let end = match shared.actual.borrow().contains_key(names::STAGE_KEY) {
             false => since + FIRST_BATCH_WINDOW,
-            true if shared.has_held_container.get() => since + HELD_BATCH_WINDOW,
+            true if shared.may_have_held_container.get() => since + HELD_BATCH_WINDOW,
             true if only_reports_starts(&patch) => since + MINOR_BATCH_WINDOW,
             true => now() + BATCH_WINDOW,
         };
@@ -281,7 +281,7 @@ mod tests {
         let fix =
             "so podgate publishes no states; to allow it, run: kubectl podgate install --namespaces n | kubectl apply";
         assert!(text.starts_with("no permission to watch this Pod (403)") && text.contains(fix), "{text}");
-        shared.has_held_container.set(true);
+        shared.may_have_held_container.set(true);
         assert!(
             shared.describe_failure("watch", &denied).contains("no states, and held containers start up to 90 s late;")
         );
@@ -304,7 +304,7 @@ mod tests {
             ("a release after many patches", false, true, 32, "Ready", "e1.1", 0),
         ] {
             let shared = SharedApiState::default();
-            shared.has_held_container.set(is_held);
+            shared.may_have_held_container.set(is_held);
             if !is_first {
                 shared.update_actual(annotations("Waiting", "e1.0"), None);
             }

@@ -37,7 +37,7 @@ impl ApiTask {
     /// Publishes `annotations`. With `avoid_syncs`, patches that release no container are collected for longer, because
     /// each sync of the Pod delays the release of a held container.
     pub(crate) fn publish(&self, annotations: Annotations, avoid_syncs: bool) {
-        self.shared.has_held_container.set(avoid_syncs);
+        self.shared.may_have_held_container.set(avoid_syncs);
         self.desired.send_replace(annotations);
     }
 
@@ -62,7 +62,7 @@ impl ApiTask {
 }
 
 /// Runs a task and restarts it whenever it panics.
-fn supervise<F: Future<Output = ()> + 'static>(mut task: impl FnMut() -> F + 'static) -> JoinHandle<()> {
+fn supervise<F: Future + 'static>(mut task: impl FnMut() -> F + 'static) -> JoinHandle<()> {
     tokio::task::spawn_local(async move {
         let (mut delay, mut since) = (Duration::ZERO, now());
         while AssertUnwindSafe(task()).catch_unwind().await.is_err() {

@@ -8,7 +8,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http2;
 use hyper::rt::Executor;
 use hyper_util::rt::TokioIo;
-use podgate::core::http_response::{CLOSED_BY_SERVER, Response, ResponseReader};
+use podgate::core::http_response::{Response, ResponseReader};
 use podgate::core::text::error_chain;
 use std::pin::pin;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -23,7 +23,7 @@ pub(super) async fn send_http1(mut io: impl AsyncRead + AsyncWrite + Unpin, requ
     let (mut reader, mut buffer) = (ResponseReader::default(), [0; 4096]);
     loop {
         match io.read(&mut buffer).await {
-            Ok(0) => return Ok(reader.end(CLOSED_BY_SERVER)?),
+            Ok(0) => return Ok(reader.end(None)?),
             Ok(length) => {
                 if let Some(response) = reader.feed(&buffer[..length])? {
                     // Send close_notify. Do not wait for the server.
@@ -31,7 +31,7 @@ pub(super) async fn send_http1(mut io: impl AsyncRead + AsyncWrite + Unpin, requ
                     return Ok(response);
                 }
             }
-            Err(error) => return Ok(reader.end(&error_chain(&error))?),
+            Err(error) => return Ok(reader.end(Some(&error_chain(&error)))?),
         }
     }
 }

@@ -275,7 +275,7 @@ impl Controller {
         if let Some(api) = self.api.as_ref().filter(|_| has_changed || needs_sync)
             && let Some(annotations) = self.publisher.take_api_annotations(&self.pod)
         {
-            api.publish(annotations, self.pod.has_held_container());
+            api.publish(annotations, self.pod.may_have_held_container());
         }
         self.ask_to_quit();
         // Handle a waiting update first. After `go_idle`, its old status would count as the state after the idle time.

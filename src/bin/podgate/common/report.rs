@@ -51,7 +51,7 @@ impl Reporter {
         // The sidecar may attribute an earlier incarnation's end to this one. Write the report again to correct that.
         let state = |snapshot: &Snapshot| snapshot.states.get(self.container.as_ref()?).copied();
         let has_ended = |snapshot: &&Snapshot| state(snapshot).is_some_and(State::has_ended);
-        let occasion = view.snapshot().filter(has_ended).map_or(0, |snapshot| snapshot.revision);
+        let occasion = view.chosen_snapshot().filter(has_ended).map_or(0, |snapshot| snapshot.revision);
         let is_same = |(report, at): &(Report, u64)| *report == self.current && (*at == occasion || occasion == 0);
         if self.error.is_some() || !self.last_written.as_ref().is_some_and(is_same) {
             self.write(occasion);
@@ -66,7 +66,7 @@ impl Reporter {
 
     /// Addresses the next report to the sidecar run that published `view`.
     pub(crate) fn set_epoch(&mut self, view: &PodView) {
-        if let Some(snapshot) = view.snapshot() {
+        if let Some(snapshot) = view.chosen_snapshot() {
             self.current.epoch.clone_from(&snapshot.epoch);
         }
     }

@@ -99,7 +99,7 @@ impl Wait<'_> {
                 Decision::Closed(mut obstacles) => {
                     // Report only while waiting: a restarted container that is released at once must not wake an idle
                     // sidecar.
-                    if predecessors.is_none() && view.snapshot().is_some() {
+                    if predecessors.is_none() && view.chosen_snapshot().is_some() {
                         reporter.refresh(&view, checks.were_given() && observed.pending_checks.is_empty());
                         let failed = reporter.error.as_ref();
                         obstacles.extend(failed.map(|error| format!("cannot report to the sidecar ({error})")));
@@ -110,7 +110,7 @@ impl Wait<'_> {
                         reason = obstacles;
                     }
                     if message_due.take_if(|due| *due <= at).is_some() {
-                        messenger.log_wait(&reason);
+                        messenger.publish_new_wait(&reason);
                     }
                 }
             }

@@ -70,7 +70,7 @@ fn wait_for_others(
         let waited = now().saturating_duration_since(since);
         match pre_stop::decide(&view, conditions, pod_stops, waited) {
             Decision::Release(why) => {
-                if view.snapshot().is_none() && !conditions.is_empty() {
+                if view.chosen_snapshot().is_none() && !conditions.is_empty() {
                     warn!(board = %sources.board.display(), "no state from the sidecar; not waiting");
                 }
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);

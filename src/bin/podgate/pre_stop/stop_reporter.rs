@@ -39,7 +39,7 @@ impl StopReporter {
         if *self.author.get_or_insert_with(|| author(&now)) != author(&now) {
             return;
         }
-        let epoch = view.snapshot().map_or(&now.epoch, |snapshot| &snapshot.epoch).clone();
+        let epoch = view.chosen_snapshot().map_or(&now.epoch, |snapshot| &snapshot.epoch).clone();
         let wanted = Report { stopping: PreStopState::Begun, epoch, ..now };
         if found.as_ref() != Some(&wanted) {
             self.write(&wanted);

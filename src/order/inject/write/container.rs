@@ -94,7 +94,7 @@ impl Writer<'_> {
         }
         let name = &own.planned.name;
         if !self.is_unready_while_closed(own, gate) {
-            self.editor.edit(place.to("startupProbe"), Op::Set(own.startup_probe()))?;
+            self.editor.edit(place.to("startupProbe"), Op::Set(own.gate_startup_probe()))?;
         }
         if own.spec.pointer("/lifecycle/postStart").is_some_and(|hook| !hook.is_null()) {
             let at = parts::field_place(place, "postStart");

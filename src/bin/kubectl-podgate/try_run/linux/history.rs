@@ -32,7 +32,7 @@ pub(super) struct Incarnation {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct History {
+pub(super) struct ContainerHistory {
     pub(super) task: ContainerTask,
     pub(super) runs: Vec<Incarnation>,
 }
@@ -45,7 +45,7 @@ pub(super) enum Outcome {
     Incomplete = 3,
 }
 
-impl History {
+impl ContainerHistory {
     /// Adds an event of a stand-in to the run with this index.
     pub(super) fn on_event(&mut self, run: usize, event: StandInEvent, at: i64) {
         let Some(run) = self.runs.get_mut(run) else { return };
@@ -105,7 +105,7 @@ impl History {
 }
 
 /// Returns the first condition that was not met at a start of the container `own`.
-fn breach<'a>(own: &'a History, all: &[History]) -> Option<&'a WaitCondition> {
+fn breach<'a>(own: &'a ContainerHistory, all: &[ContainerHistory]) -> Option<&'a WaitCondition> {
     own.runs.iter().filter_map(|run| run.started).find_map(|at| {
         let is_met =
             |until: &WaitCondition| find(all, &until.container).is_some_and(|other| other.was_met(until.want, at));
@@ -113,12 +113,12 @@ fn breach<'a>(own: &'a History, all: &[History]) -> Option<&'a WaitCondition> {
     })
 }
 
-fn find<'a>(all: &'a [History], name: &str) -> Option<&'a History> {
+fn find<'a>(all: &'a [ContainerHistory], name: &str) -> Option<&'a ContainerHistory> {
     all.iter().find(|one| one.task.name == name)
 }
 
-pub(super) fn outcome(all: &[History]) -> Outcome {
-    match all.iter().all(History::has_reached_goal) {
+pub(super) fn outcome(all: &[ContainerHistory]) -> Outcome {
+    match all.iter().all(ContainerHistory::has_reached_goal) {
         _ if all.iter().any(|own| breach(own, all).is_some()) => Outcome::Broken,
         true => Outcome::InOrder,
         false => Outcome::Incomplete,
@@ -126,7 +126,7 @@ pub(super) fn outcome(all: &[History]) -> Outcome {
 }
 
 /// Returns sentences with the verdict on each container. `suffix` ends some of the sentences, for example `in time`.
-pub(super) fn verdict_sentences(all: &[History], suffix: &str) -> Vec<String> {
+pub(super) fn verdict_sentences(all: &[ContainerHistory], suffix: &str) -> Vec<String> {
     if all.iter().skip(1).all(|own| own.runs.is_empty()) {
         return vec![format!("podgate's sidecar was not ready {suffix}.")];
     }
@@ -139,7 +139,7 @@ pub(super) fn verdict_sentences(all: &[History], suffix: &str) -> Vec<String> {
 }
 
 /// Returns a sentence about the last run of a container that is not in its final state; `None` without such a run.
-fn end_sentence(own: &History, run: &Incarnation, suffix: &str) -> Option<String> {
+fn end_sentence(own: &ContainerHistory, run: &Incarnation, suffix: &str) -> Option<String> {
     let ContainerTask { name, required_exit, restart_policy, .. } = &own.task;
     match (run.ended, required_exit) {
         (Some(_), _) if restart_policy != "Never" => None,
@@ -150,7 +150,7 @@ fn end_sentence(own: &History, run: &Incarnation, suffix: &str) -> Option<String
     }
 }
 
-fn start_sentence(own: &History, all: &[History]) -> Option<String> {
+fn start_sentence(own: &ContainerHistory, all: &[ContainerHistory]) -> Option<String> {
     let ContainerTask { name, conditions, .. } = &own.task;
     if let Some(until) = breach(own, all) {
         return Some(format!("{name} started although {until} was not met: the order was broken."));
@@ -179,7 +179,7 @@ fn start_sentence(own: &History, all: &[History]) -> Option<String> {
     Some(text + ".")
 }
 
-fn restart_sentence(own: &History) -> Option<String> {
+fn restart_sentence(own: &ContainerHistory) -> Option<String> {
     let ends: Vec<String> = own.runs.iter().filter_map(|run| run.ended).map(|(_, code)| describe_exit(code)).collect();
     let (name, codes, restarts) = (&own.task.name, ends.join(", "), own.runs.len().saturating_sub(1));
     let times = |count: usize| ["", "once", "twice"].get(count).map_or(format!("{count} times"), ToString::to_string);
@@ -192,9 +192,9 @@ fn restart_sentence(own: &History) -> Option<String> {
 
 /// Returns the stop order in sentences, each with true if the order was kept. `stopped_at` is the time at which the
 /// stop began.
-pub(super) fn stop_sentences(all: &[History], stopped_at: i64) -> Vec<(bool, String)> {
-    let end = |own: &History| own.runs.last()?.ended.map(|(at, _)| at).filter(|at| *at >= stopped_at);
-    let sentence = |own: &History| {
+pub(super) fn stop_sentences(all: &[ContainerHistory], stopped_at: i64) -> Vec<(bool, String)> {
+    let end = |own: &ContainerHistory| own.runs.last()?.ended.map(|(at, _)| at).filter(|at| *at >= stopped_at);
+    let sentence = |own: &ContainerHistory| {
         let others = own.task.outlives.iter().filter_map(|name| Some((end(find(all, name)?)?, name)));
         let (at, (before, name)) = (end(own)?, others.max()?);
         let text = match at >= before {
@@ -222,9 +222,9 @@ fn describe_ms(ms: i64) -> String {
 mod tests {
     use super::*;
 
-    fn history(name: &str, outlives: &[&str], runs: &[Incarnation]) -> History {
+    fn history(name: &str, outlives: &[&str], runs: &[Incarnation]) -> ContainerHistory {
         let outlives = outlives.iter().map(ToString::to_string).collect();
-        History {
+        ContainerHistory {
             task: ContainerTask { name: name.to_owned(), outlives, ..ContainerTask::default() },
             runs: runs.to_vec(),
         }

@@ -1,7 +1,7 @@
 //! The main loop: starts the sidecar and the containers, follows them, and stops them in order.
 
 use super::board::BoardReader;
-use super::history::{History, Incarnation, SIGKILL_EXIT_CODE};
+use super::history::{ContainerHistory, Incarnation, SIGKILL_EXIT_CODE};
 use super::run_plan::{self, RunPlan};
 use super::screen::{self, RunResult, Screen};
 use super::setup::{self, Programs};
@@ -128,7 +128,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn histories(&self) -> Vec<History> {
+    fn histories(&self) -> Vec<ContainerHistory> {
         self.containers.iter().map(|own| own.history.clone()).collect()
     }
 

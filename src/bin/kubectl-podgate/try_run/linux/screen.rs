@@ -1,7 +1,7 @@
 //! Prints events and logs, one line each, and at the end the chart and the verdict. On a terminal, the chart grows
 //! below the lines.
 
-use super::history::{History, Incarnation, Outcome, outcome, stop_sentences, verdict_sentences};
+use super::history::{ContainerHistory, Incarnation, Outcome, outcome, stop_sentences, verdict_sentences};
 use super::now_ms;
 use super::run_plan::RunPlan;
 use crate::common_args::OutputFormat;
@@ -107,8 +107,8 @@ pub(super) struct RunResult<'a> {
     pub(super) zero: i64,
     /// Histories at the time of the verdict (`at_stop`) and at the end of the run (`stopped`). The first history in
     /// each list is that of the sidecar.
-    pub(super) at_stop: Vec<History>,
-    pub(super) stopped: Vec<History>,
+    pub(super) at_stop: Vec<ContainerHistory>,
+    pub(super) stopped: Vec<ContainerHistory>,
     /// Time of the verdict (`judged_at`), and time at which the containers began to stop (`stopped_at`).
     pub(super) judged_at: i64,
     pub(super) stopped_at: i64,
@@ -139,7 +139,7 @@ pub(super) fn print_result(args: &TryArgs, run: RunResult<'_>) -> CommandResult 
     Ok(ExitCode::from(outcome as u8))
 }
 
-pub(super) fn live_chart(title: &str, histories: &[History], zero: i64) -> String {
+pub(super) fn live_chart(title: &str, histories: &[ContainerHistory], zero: i64) -> String {
     let now = now_ms();
     let mut timeline = timeline(title, histories, zero, now);
     timeline.summary = format!("{title} after {}:", format_seconds(now - zero));
@@ -148,7 +148,7 @@ pub(super) fn live_chart(title: &str, histories: &[History], zero: i64) -> Strin
 
 /// Returns the timeline between two times in milliseconds since 1970, without summary and notes.
 /// The first history is that of the sidecar.
-fn timeline(pod: &str, histories: &[History], from: i64, to: i64) -> Timeline {
+fn timeline(pod: &str, histories: &[ContainerHistory], from: i64, to: i64) -> Timeline {
     let to = to.max(from + 1);
     let rows = histories.iter().enumerate().map(|(index, own)| match index {
         0 => row(own, Role::Sidecar, None, to),
@@ -158,7 +158,7 @@ fn timeline(pod: &str, histories: &[History], from: i64, to: i64) -> Timeline {
 }
 
 /// Returns the row of a container. The row has the times of the last run, and the bars of all runs.
-fn row(own: &History, role: Role, mut wait_from: Option<i64>, to: i64) -> Row {
+fn row(own: &ContainerHistory, role: Role, mut wait_from: Option<i64>, to: i64) -> Row {
     let mut all = Vec::new();
     for run in &own.runs {
         all.extend(bars(&run_row(own, role, Some(run)), wait_from, to));
@@ -168,7 +168,7 @@ fn row(own: &History, role: Role, mut wait_from: Option<i64>, to: i64) -> Row {
     Row { bars: all, restarts, ..run_row(own, role, own.runs.last()) }
 }
 
-fn run_row(own: &History, role: Role, run: Option<&Incarnation>) -> Row {
+fn run_row(own: &ContainerHistory, role: Role, run: Option<&Incarnation>) -> Row {
     let moment = |at| Moment { at, exact: true, by: Source::Podgate };
     let created = run.map(|run| moment(run.created));
     let started = if role == Role::Sidecar { created } else { run.and_then(|run| run.started).map(moment) };

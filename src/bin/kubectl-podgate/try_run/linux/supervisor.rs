@@ -1,6 +1,6 @@
 //! Runs one container as the kubelet does: start, restart with back-off, preStop hook, stop signal, SIGKILL.
 
-use super::history::{History, Incarnation, describe_exit};
+use super::history::{ContainerHistory, Incarnation, describe_exit};
 use super::run_plan::ContainerTask;
 use super::stand_in::{StandInEvent, parse_event};
 use crate::error::CommandResult;
@@ -38,7 +38,7 @@ pub(super) enum Message {
 }
 
 pub(super) struct SupervisedContainer {
-    pub(super) history: History,
+    pub(super) history: ContainerHistory,
     pub(super) child: Option<Child>,
     hook: Option<Child>,
     pub(super) start_at: Option<Instant>,
@@ -49,7 +49,7 @@ pub(super) struct SupervisedContainer {
 
 impl SupervisedContainer {
     pub(super) fn new(task: ContainerTask, messages: SyncSender<Message>) -> SupervisedContainer {
-        let history = History { task, runs: Vec::new() };
+        let history = ContainerHistory { task, runs: Vec::new() };
         SupervisedContainer { history, child: None, hook: None, start_at: None, kill_at: None, messages }
     }
 

@@ -34,7 +34,7 @@ impl Splicer<'_> {
                 Some(splices) => out.extend(splices),
                 None if self.text[lines[index].clone()].contains('#') => return None,
                 None => {
-                    let block_levels = self.block_levels(entries[index].1);
+                    let block_levels = self.block_levels_inside(entries[index].1);
                     let field = self.style.entry(part.key.as_deref(), value, column, block_levels);
                     out.push((lines[index].clone(), field[column..].to_owned()));
                 }
@@ -106,7 +106,7 @@ impl Splicer<'_> {
         }
         let lines = line_start(self.text, start)..next_line_start(self.text, end);
         let value_column = text_before_on_line(self.text, colon).chars().count() + 1;
-        let (head, below) = self.style.value(new, value_column, column, false, self.block_levels(value));
+        let (head, below) = self.style.value(new, value_column, column, false, self.block_levels_inside(value));
         let spaced = || if head.is_empty() { String::new() } else { format!(" {head}") };
         if !same_line {
             // Comments between the key and the old value stay above the new lines.
@@ -166,7 +166,7 @@ impl Splicer<'_> {
     }
 
     fn item_splice(&self, item: usize, lines: &Range<usize>, column: usize, value: &Value) -> Option<Splice> {
-        let (head, below) = self.style.value(value, column + 2, column, true, self.block_levels(item));
+        let (head, below) = self.style.value(value, column + 2, column, true, self.block_levels_inside(item));
         // A comment behind the old item stays on the first line.
         let rest = text_after_on_line(self.text, self.item_end(item, lines.start)).trim_end();
         is_blank_or_comment(rest).then(|| (lines.clone(), format!("- {head}{rest}{}{below}", self.style.newline)))

@@ -69,8 +69,8 @@ impl Splicer<'_> {
         splices.ok_or(node)
     }
 
-    /// Returns the number of outer levels at which a value has one line per field. More than one level counts as all.
-    pub(super) fn block_levels(&self, node: usize) -> usize {
+    /// Returns the number of a value's own outer levels that have one line per field. More than one counts as all.
+    pub(super) fn block_levels_inside(&self, node: usize) -> usize {
         let nodes = &self.tree.nodes[node..self.tree.nodes[node].subtree_end()];
         let objects = nodes.iter().filter(|node| matches!(node.kind, NodeKind::Object { flow: false })).count();
         if objects > 1 { usize::MAX } else { objects }

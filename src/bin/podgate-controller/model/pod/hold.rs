@@ -56,9 +56,9 @@ impl PodModel {
         (is_held || self.sync_request_count > 0).then_some(self.sync_request_count)
     }
 
-    /// Returns true while the kubelet holds a container. Each sync of the Pod then delays the release of the container
-    /// by up to a second, and each patch causes a sync.
-    pub(crate) fn has_held_container(&self) -> bool {
+    /// Returns true while the kubelet may hold a container. Each sync of the Pod then delays the container's release by
+    /// up to a second, and each patch causes a sync.
+    pub(crate) fn may_have_held_container(&self) -> bool {
         self.tracks.iter().any(ContainerTrack::may_be_held)
     }
 }

@@ -52,7 +52,7 @@ impl Dependencies {
 
     /// Returns the reason why the command must end now; `None` if it may continue, or if `view` has no snapshot.
     pub(super) fn end_reason(&mut self, view: &PodView, now: Instant) -> Option<EndReason> {
-        let snapshot = view.snapshot()?;
+        let snapshot = view.chosen_snapshot()?;
         if !self.stop_after.is_empty() && self.have_exited(snapshot, now) {
             return Some(EndReason::AllExited);
         }
@@ -84,7 +84,7 @@ impl Dependencies {
 
     /// Returns the containers of --stop-after that this pod does not have.
     pub(super) fn unknown_stop_after(&self, view: &PodView) -> Vec<String> {
-        let Some(snapshot) = view.snapshot().filter(|snapshot| !snapshot.states.is_empty()) else { return Vec::new() };
+        let Some(snapshot) = view.chosen_snapshot().filter(|found| !found.states.is_empty()) else { return Vec::new() };
         self.stop_after.iter().filter(|name| !snapshot.states.contains_key(*name)).cloned().collect()
     }
 }

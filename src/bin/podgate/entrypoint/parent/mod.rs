@@ -179,23 +179,23 @@ pub(super) fn validate_post_file_name(path: &Path) -> Result<(), Failure> {
 }
 
 /// Writes the post file in a child process, because the volume may not answer. The error is a short description.
-fn write_post_file_in_child(path: &Path, success: bool, code: u8) -> Result<(), String> {
-    let (path, code) = (path.display().to_string(), code.to_string());
+fn write_post_file_in_child(success_path: &Path, success: bool, command_code: u8) -> Result<(), String> {
+    let (path, code) = (success_path.display().to_string(), command_code.to_string());
     let words = [crate::OWN_PROGRAM, "post-file"].into_iter().chain(success.then_some("--success"));
     let words = words.chain(["--", &path, &code]).map(str::to_owned);
     let argv = Argv::new(words.collect()).map_err(|error| error.to_string())?;
     run_to_end(&argv, WRITE_TIMEOUT, false)
 }
 
-/// Writes the post file, from which containers with `--check file://` learn how a command has ended: `code`, atomically
-/// to `path`, or to `path.err` on failure. Then removes the other file, if an earlier run has left one.
-pub(crate) fn write_post_file(path: &Path, success: bool, code: u8) -> Result<(), Failure> {
-    let failed = path.with_added_extension("err");
-    let (this, other) = if success { (path, failed.as_path()) } else { (failed.as_path(), path) };
+/// Writes the post file, from which containers with `--check file://` learn how a command has ended: `command_code`,
+/// atomically to `success_path`, or to `success_path.err` on failure. Then removes the other file, if one is left.
+pub(crate) fn write_post_file(success_path: &Path, success: bool, command_code: u8) -> Result<(), Failure> {
+    let failed = success_path.with_added_extension("err");
+    let (this, other) = if success { (success_path, failed.as_path()) } else { (failed.as_path(), success_path) };
     let written = || -> io::Result<()> {
         let name = this.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidFilename)?;
         let directory = this.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        replace(directory, name, format!("{code}\n").as_bytes(), 0o644).map(drop)
+        replace(directory, name, format!("{command_code}\n").as_bytes(), 0o644).map(drop)
     };
     written().map_err(|error| Failure::new(Exit::BadSetup, error.to_string()))?;
     let _ = std::fs::remove_file(other);
