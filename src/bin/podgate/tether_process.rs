@@ -5,7 +5,7 @@ use podgate::edge::sys::{SignalFd, inherit_only};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use tracing::warn;
 
 /// Starts the process that holds the tether in `tether_dir`. It outlives the hook and ends with the container. When the
@@ -27,7 +27,7 @@ pub(crate) fn spawn_or_warn(tether_dir: &Path) {
     }
 }
 
-pub(crate) fn hold_inherited() -> ExitCode {
+pub(crate) fn hold_inherited() -> ! {
     // Ignore signals to the whole group or session: the process must run as long as the container.
     let _signals = SignalFd::block(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT]);
     loop {

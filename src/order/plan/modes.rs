@@ -47,7 +47,7 @@ pub(super) struct ModeResolver<'a> {
     pub(super) graph: &'a Graph,
     pub(super) declared: &'a Declaration,
     pub(super) commands: &'a BTreeMap<String, Vec<String>>,
-    pub(super) gate_reasons: BTreeMap<String, GateReason>,
+    pub(super) reasons_against_hooks: BTreeMap<String, GateReason>,
     pub(super) known: &'a KnownFacts,
 }
 
@@ -107,7 +107,7 @@ impl ModeResolver<'_> {
     /// Reports an error if hold mode is not possible for a container.
     fn check_hold(&self, own: &ContainerRef<'_>, hook_waiters: &HookWaiters, findings: &mut Vec<Finding>) {
         let name = own.name;
-        if let Some(gate) = self.gate_reasons.get(name).filter(|gate| gate.needs_command) {
+        if let Some(gate) = self.reasons_against_hooks.get(name).filter(|gate| gate.needs_command) {
             let (rule, why, fix) = match self.commands.contains_key(name) {
                 true => ("hold-impossible", format!("{name} is in hold mode"), entrypoint_mode_advice(name)),
                 false => ("unknown-command", format!("the command of {name} is not known"), command_advice(name)),
@@ -150,7 +150,9 @@ impl ModeResolver<'_> {
             ..GateReason::default()
         };
         let is_requested = matches!(mode, RequestedMode::Entrypoint | RequestedMode::Hold);
-        let Some(gate) = self.gate_reasons.get(name).cloned().or_else(|| is_requested.then(by_mode)) else { return };
+        let Some(gate) = self.reasons_against_hooks.get(name).cloned().or_else(|| is_requested.then(by_mode)) else {
+            return;
+        };
         let GateReason { reason: gate, at: gate_at, span: word, or, .. } = gate;
         match hook_waiters.get(name) {
             Some(HookWaitReason::Requested(key)) => {
@@ -159,7 +161,7 @@ impl ModeResolver<'_> {
                 findings.push(Finding::error("mode-conflict", annotation_place(key), what).fix(fix));
             }
             // Report nothing here, because the finding for the root cause is enough.
-            _ if self.gate_reasons.contains_key(root_cause(name, hook_waiters)) => {}
+            _ if self.reasons_against_hooks.contains_key(root_cause(name, hook_waiters)) => {}
             _ => {
                 let last = root_cause(name, hook_waiters);
                 let fix = format!("write {}{last}: auto{or}", keys::MODE_PREFIX);
@@ -223,7 +225,7 @@ pub(super) fn effective_command(
     (!words.is_empty()).then_some(words)
 }
 
-pub(super) fn gate_reasons(
+pub(super) fn reasons_against_hooks(
     spec: &Spec<'_>,
     graph: &Graph,
     declared: &Declaration,

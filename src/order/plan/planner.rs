@@ -119,8 +119,8 @@ impl Planner<'_> {
         let involved: Vec<&ContainerRef<'_>> =
             spec.containers.iter().filter(|own| self.is_involved(own.name)).collect();
         let names: BTreeSet<&str> = involved.iter().map(|own| own.name).collect();
-        let gate_reasons = modes::gate_reasons(spec, graph, declared, &names);
-        let modes = ModeResolver { graph, declared, commands: &self.commands, gate_reasons, known };
+        let reasons_against_hooks = modes::reasons_against_hooks(spec, graph, declared, &names);
+        let modes = ModeResolver { graph, declared, commands: &self.commands, reasons_against_hooks, known };
         let gated = |own: &&&ContainerRef<'_>| !graph.needs(own.name).is_empty() || self.needs_gate(own, &modes);
         let gated: BTreeSet<&str> = involved.iter().filter(gated).map(|own| own.name).collect();
         let hook_waiters = modes.decide_hook_waiters(&involved, &gated, findings);

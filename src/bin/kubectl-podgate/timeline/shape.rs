@@ -74,6 +74,7 @@ pub(crate) struct Row {
     pub(crate) bars: Vec<Bar>,
 }
 
+/// One activity of a container. A row has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Bar {
     pub(crate) kind: BarKind,

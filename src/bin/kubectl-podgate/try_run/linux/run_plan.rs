@@ -3,7 +3,7 @@
 use super::setup::{self, Programs};
 use super::source::{self, PlannedPod};
 use super::stand_in::StandInBehavior;
-use super::template_rewriter::{Rewriter, is_check_key};
+use super::template_rewriter::{Rewriter, is_untested_key};
 use crate::error::CommandResult;
 use crate::try_run::TryArgs;
 use podgate::core::command::agent_path;
@@ -72,7 +72,8 @@ pub(super) fn build(args: &TryArgs, planned: &PlannedPod, programs: &Programs, d
     // Native sidecars are not in the forecast, and they start first.
     others.sort_by_key(|one| order.iter().position(|name| one["name"] == **name).map_or(0, |at| at + 1));
     let annotations = template["metadata"]["annotations"].as_object().into_iter().flatten();
-    let tail = annotations.filter(|(key, _)| is_check_key(key)).map(|(key, _)| format!(" ({key} is not tested here)"));
+    let tail =
+        annotations.filter(|(key, _)| is_untested_key(key)).map(|(key, _)| format!(" ({key} is not tested here)"));
     let writer = TaskWriter {
         pod: &injected.value,
         probed: &stage.probed,

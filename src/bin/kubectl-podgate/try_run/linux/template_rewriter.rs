@@ -56,7 +56,8 @@ impl Rewriter<'_> {
                 annotations.insert(keys::JOB_SIDECARS.to_owned(), last.join(", ").into());
             }
             let replaced = [keys::QUIT_PREFIX, keys::MODE_PREFIX, keys::COMMAND_PREFIX];
-            annotations.retain(|key, _| !is_check_key(key) && !replaced.iter().any(|prefix| key.starts_with(prefix)));
+            annotations
+                .retain(|key, _| !is_untested_key(key) && !replaced.iter().any(|prefix| key.starts_with(prefix)));
             annotations.insert(keys::MODE.to_owned(), "entrypoint".into());
             // Without the kubelet's status, only a gate shows at once that a stand-in has ended.
             let names = self.planned.plan.containers.iter().map(|planned| &planned.name);
@@ -178,7 +179,7 @@ fn open_free_port() -> io::Result<TcpListener> {
     (first..PORTS.end).chain(PORTS.start..first).find_map(open).ok_or_else(|| io::ErrorKind::AddrInUse.into())
 }
 
-pub(super) fn is_check_key(key: &str) -> bool {
+pub(super) fn is_untested_key(key: &str) -> bool {
     key.starts_with(keys::CHECK_PREFIX) || key.starts_with(keys::READY_PREFIX)
 }
 
