@@ -118,9 +118,11 @@ impl<'a> Judge<'a> {
 
     /// Returns the time at which the condition was met, and the time from the end of the dependency to `moment`. The
     /// second time is 0 if the dependency still ran, or if the condition is an exit. Returns `None` if the condition
-    /// was not met at `moment`.
+    /// was not met at `moment`. With `restartPolicy: OnFailure`, which all Pods with a task have, the kubelet does not
+    /// run a task again in a new sandbox if it has exited with 0.
     fn met_at(&self, of: &Life, dependency: &str, state: &str, moment: f64) -> Option<(f64, f64)> {
-        let mut lives = self.lives.iter().rev().filter(|life| life.log.name == dependency && life.shares_sandbox(of));
+        let counts = |life: &&Life| life.shares_sandbox(of) || state != "Ready" && life.exit_code() == Some(0);
+        let mut lives = self.lives.iter().rev().filter(|life| life.log.name == dependency).filter(counts);
         lives.find_map(|life| {
             if state == "Ready" {
                 let ready = life.log.time_of("ready").filter(|ready| *ready <= moment)?;
