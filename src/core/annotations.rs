@@ -44,10 +44,10 @@ pub fn write(annotations: &Annotations) -> String {
     annotations.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Appends a line with a checksum (hash) of `text` and with filler, so that the result has at least `size` bytes. A
+/// Appends a line with a hash of `text` and with filler, so that the result has at least `size` bytes. A
 /// file of `size` bytes can then be overwritten in place, even if the volume is full. During that write, a reader may
 /// see a mixture of two padded files, which [`read`] rejects.
-pub fn pad_with_checksum(mut text: String, size: usize) -> String {
+pub fn pad_with_hash(mut text: String, size: usize) -> String {
     let hash = fnv1a(text.as_bytes());
     let filler = size.saturating_sub(text.len() + PADDING.len() + HASH_LENGTH + "\"".len());
     text.push_str(&format!("{PADDING}{hash:0HASH_LENGTH$x}{}\"", "-".repeat(filler)));

@@ -59,10 +59,10 @@ words! {
     }
 }
 
-/// What an agent decides about: a hook, or a gate in front of a command. The sidecar decides about gates in `hold` mode.
+/// What an agent decides about: a hook, or a gate in front of a command. The sidecar decides about `hold` gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateKind<'a> {
-    /// The postStart hook of this container. While a hook waits, the kubelet neither restarts nor deletes the pod.
+    /// The postStart hook of this container. While it waits, the kubelet starts no container of the pod.
     PostStart(&'a str),
     /// A gate in front of a container's command, with this ticket.
     Entrypoint(&'a str),

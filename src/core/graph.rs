@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 /// Describes a cycle of [`find_cycle`]: each name waits for the next one, and the last for the first.
-pub fn describe_wait_cycle(cycle: &[impl AsRef<str>]) -> String {
-    let next = cycle.iter().cycle().skip(1);
-    let pairs = cycle.iter().zip(next).map(|(name, next)| format!("{} waits for {}", name.as_ref(), next.as_ref()));
-    pairs.collect::<Vec<_>>().join(", ")
+pub fn describe_wait_cycle(cycle: &[&str]) -> String {
+    let pairs = cycle.iter().zip(cycle.iter().cycle().skip(1));
+    pairs.map(|(name, next)| format!("{name} waits for {next}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns a cycle, if any. Each name in the result has an edge to the next one, and the last has an edge to the first.

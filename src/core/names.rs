@@ -35,7 +35,7 @@ pub const MILESTONE_TIMES_KEY: &str = "sandbox.podgate.io/times";
 pub const CONFIRMED_TICKETS_KEY: &str = "sandbox.podgate.io/confirmed";
 /// Key of the annotation with the ticket of each gate whose startupProbe the sidecar has run, and the probe's result:
 /// `api=3f2a9c1e:passed`. Published only on the board.
-pub const TICKET_STARTUP_RESULTS_KEY: &str = "sandbox.podgate.io/startup";
+pub const STARTUP_RESULTS_KEY: &str = "sandbox.podgate.io/startup";
 /// Key of the annotation with the Pod's first IP address. Published only on the board.
 pub const POD_IP_KEY: &str = "sandbox.podgate.io/ip";
 /// Key of the annotation with the containers whose preStop hook has started: `app,envoy`.
@@ -52,7 +52,7 @@ pub const SANDBOX_SINCE_KEY: &str = "sandbox.podgate.io/since";
 pub const RELEASE_COUNT_KEY: &str = "sandbox.podgate.io/releases";
 
 /// Key of the annotation that the kubelet adds to the downward-API file. A new value means a restart of the kubelet.
-pub const KUBELET_RUN_KEY: &str = "kubernetes.io/config.seen";
+pub const CONFIG_SEEN_KEY: &str = "kubernetes.io/config.seen";
 
 /// Mount path of the board, the volume `podgate-board`.
 pub const BOARD_DIR: &str = "/podgate";

@@ -121,9 +121,9 @@ impl Report {
         annotations::write(&lines.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
     }
 
-    /// Returns the text of the report file, padded to at least `size` bytes (see [`annotations::pad_with_checksum`]).
+    /// Returns the text of the report file, padded to at least `size` bytes (see [`annotations::pad_with_hash`]).
     pub fn to_padded_text(&self, size: usize) -> String {
-        annotations::pad_with_checksum(self.to_text(), size)
+        annotations::pad_with_hash(self.to_text(), size)
     }
 
     /// Parses a report. Fails if the file is incomplete. Skips invalid values, and list items after the first

@@ -132,7 +132,7 @@ impl Snapshot {
             restarting: list(names::WILL_RESTART_KEY).map(str::to_owned).collect(),
             unseen: list(names::UNSEEN_CONDITIONS_KEY).map(str::to_owned).collect(),
             confirmed_tickets: words(names::CONFIRMED_TICKETS_KEY),
-            startup: pairs(names::TICKET_STARTUP_RESULTS_KEY).filter_map(startup).collect(),
+            startup: pairs(names::STARTUP_RESULTS_KEY).filter_map(startup).collect(),
             pod_ip: get(names::POD_IP_KEY).map(Into::into),
             stopping: list(names::STOPPING_CONTAINERS_KEY).map(str::to_owned).collect(),
             restarts: pairs(names::EPOCH_RESTARTS_KEY).filter_map(restarts).collect(),
@@ -161,7 +161,7 @@ impl Snapshot {
         let result = |passed: bool| if passed { PASSED } else { FAILED };
         let startup =
             self.startup.iter().map(|(name, (ticket, passed))| format!("{name}={ticket}:{}", result(*passed)));
-        put(names::TICKET_STARTUP_RESULTS_KEY, startup.collect());
+        put(names::STARTUP_RESULTS_KEY, startup.collect());
         put(names::POD_IP_KEY, self.pod_ip.iter().map(|ip| ip.to_string()).collect());
         put(names::STOPPING_CONTAINERS_KEY, self.stopping.iter().cloned().collect());
         put(names::EPOCH_RESTARTS_KEY, self.restarts.iter().map(|(name, count)| format!("{name}={count}")).collect());

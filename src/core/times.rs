@@ -38,7 +38,7 @@ impl Times {
         self.0.get(container)?.get(&milestone).copied()
     }
 
-    /// Records that `container` reached `milestone` at `ms`, unless an earlier time is recorded.
+    /// Records that `container` reached `milestone` at `ms`, unless a time is already recorded.
     pub fn record_first(&mut self, container: &str, milestone: Milestone, ms: u64) {
         self.0.entry(container.to_owned()).or_default().entry(milestone).or_insert(ms);
     }

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// Opens the directory `path` to access files beneath it. Follows links in `path`.
-pub fn open_trusted_directory(path: &Path) -> io::Result<OwnedFd> {
+pub fn open_directory_following_links(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
@@ -138,7 +138,7 @@ pub fn replace(directory: &Path, name: &str, content: &[u8], mode: u32) -> io::R
 /// Replaces the file like [`replace`], but through the file `temporary`. If a file has two writers, each writer needs
 /// its own temporary file.
 pub fn replace_via(directory: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<File> {
-    let directory = open_trusted_directory(directory)?;
+    let directory = open_directory_following_links(directory)?;
     // Remove the temporary file of a writer that was killed.
     let temporary = match rustix::fs::unlinkat(directory.as_fd(), temporary, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => temporary.to_owned(),
@@ -179,7 +179,7 @@ pub fn size(directory: &Path, name: &str, max: usize) -> usize {
 }
 
 /// Replaces the file like [`replace_via`]. If the volume is full, overwrites the file in place and returns `None`.
-/// Readers may then see a torn file, so [pad](crate::core::annotations::pad_with_checksum) content to the file's size.
+/// Readers may then see a torn file, so [pad](crate::core::annotations::pad_with_hash) `padded` to the file's size.
 pub fn replace_or_overwrite(
     directory: &Path,
     temporary: &str,
@@ -203,7 +203,7 @@ pub fn is_full(error: &io::Error) -> bool {
 /// - The content needs more pages than the file has, because a full volume cannot extend the file.
 /// - The content is shorter than the file, so the end of the old content would remain.
 pub fn overwrite(directory: &Path, name: &str, padded: &[u8]) -> io::Result<()> {
-    let directory = open_trusted_directory(directory)?;
+    let directory = open_directory_following_links(directory)?;
     let mut file = open_file_beneath(directory.as_fd(), Path::new(name), OFlags::WRONLY)?;
     let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
     if !(size..=size.next_multiple_of(PAGE_SIZE)).contains(&padded.len()) {
@@ -224,7 +224,7 @@ mod tests {
         std::fs::write(directory.path().join("d/file"), "f").unwrap();
         symlink("d", directory.path().join("dirlink")).unwrap();
         symlink("d/file", directory.path().join("link")).unwrap();
-        let handle = open_trusted_directory(directory.path()).unwrap();
+        let handle = open_directory_following_links(directory.path()).unwrap();
         let stepwise = |name: &str| open_stepwise(handle.as_fd(), Path::new(name), OFlags::RDONLY | OFlags::NOFOLLOW);
         assert!(stepwise("d/file").is_ok());
         assert!(stepwise("dirlink/file").is_err() && stepwise("link").is_err());

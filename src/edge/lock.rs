@@ -23,7 +23,7 @@ const MIN_DESCRIPTOR: i32 = 400;
 /// Takes the write lock on the file `name` in `directory` until the returned file is closed. Replaces an earlier file
 /// and its locks. Returns `None` if no file can be created and another process has locked the existing file.
 pub fn take_over(directory: &Path, name: &str) -> io::Result<Option<File>> {
-    let directory = files::open_trusted_directory(directory)?;
+    let directory = files::open_directory_following_links(directory)?;
     if let Ok(file) = create_locked(&directory, name) {
         return Ok(Some(file.into()));
     }
@@ -93,7 +93,7 @@ impl Tether {
 /// missing or not a regular file. Never blocks and follows no links.
 pub fn is_tethered(root: &Path, name: &str) -> bool {
     let query = || -> io::Result<bool> {
-        let root = files::open_trusted_directory(root)?;
+        let root = files::open_directory_following_links(root)?;
         let file = files::open_file_beneath(root.as_fd(), &Path::new(name).join(TETHER_FILE), OFlags::RDONLY)?;
         is_write_locked(file.as_fd())
     };

@@ -81,12 +81,12 @@ impl ProbeSchedule {
     }
 
     /// Plans an attempt now, and again until an attempt succeeds.
-    pub fn probe_until_success(&mut self, now: Instant) {
+    pub fn plan_confirmation(&mut self, now: Instant) {
         self.confirmation.get_or_insert((now, now));
     }
 
-    /// Returns true if no attempt has succeeded since [`probe_until_success`](ProbeSchedule::probe_until_success).
-    pub fn awaits_success(&self) -> bool {
+    /// Returns true if no attempt has succeeded since [`plan_confirmation`](ProbeSchedule::plan_confirmation).
+    pub fn is_confirming(&self) -> bool {
         self.confirmation.is_some()
     }
 
@@ -103,7 +103,7 @@ impl ProbeSchedule {
     }
 
     /// Returns the probe to attempt now.
-    pub fn probe_to_attempt(&mut self) -> &Probe {
+    pub fn begin_attempt(&mut self) -> &Probe {
         self.is_expedited = false;
         self.progress.next_probe()
     }

@@ -17,7 +17,7 @@ pub fn read_board(directory: &Path) -> SnapshotResult {
 /// Reads the annotations of the snapshot on the board at `directory`.
 pub fn read_board_annotations(directory: &Path) -> Result<Annotations, Unreadable> {
     let read = || -> io::Result<Vec<u8>> {
-        let directory = files::open_trusted_directory(directory)?;
+        let directory = files::open_directory_following_links(directory)?;
         files::read_beneath(directory.as_fd(), Path::new(names::ANNOTATIONS_FILE), names::BOARD_FILE_MAX)
     };
     parse_annotations(&read().map_err(unreadable)?, is_snapshot_key)

@@ -154,9 +154,9 @@ pub fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Makes `command` start in its own process group, in the foreground if standard input is the controlling terminal.
+/// Puts the process group of `command` into the foreground, if standard input is the controlling terminal. `command` must
+/// have its own process group.
 pub fn start_in_foreground(command: &mut Command) {
-    command.process_group(0);
     // SAFETY: these calls are async-signal-safe, as required between fork and exec. `set` is plain old data that
     // sigemptyset initializes. SIGTTOU would stop a background process that takes the terminal.
     unsafe {

@@ -150,8 +150,8 @@ impl Watch {
         self.bell.is_some()
     }
 
-    /// Sleeps until a source may have changed, one of `others` is ready or the slow re-read is due, but only `at_most`.
-    pub fn wait(&mut self, at_most: Duration, others: Vec<PollFd<'_>>) -> io::Result<WakeReason> {
+    /// Sleeps for at most `limit`, until a source may have changed, one of `others` is ready or the slow re-read is due.
+    pub fn wait(&mut self, limit: Duration, others: Vec<PollFd<'_>>) -> io::Result<WakeReason> {
         if self.method == WatchMethod::Bell {
             // Closing inotify takes milliseconds. Close it before the wait, not when the gate is about to open.
             self.close_inotify();
@@ -160,7 +160,7 @@ impl Watch {
             WatchMethod::Polling if !self.directories.is_empty() => POLL_INTERVAL,
             _ => reread_interval(self.since.elapsed()),
         };
-        let timeout = Timespec::try_from(at_most.min(most)).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let timeout = Timespec::try_from(limit.min(most)).map_err(|_| io::ErrorKind::InvalidInput)?;
         let count = others.len();
         let mut set = others;
         // Skip a dead bell, whose hang-up would end each wait at once.

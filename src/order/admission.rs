@@ -148,7 +148,7 @@ impl Request {
             Some(Err(findings)) => findings,
             Some(Ok(mut injected)) => {
                 let target = Target { workload: at.workload_spec(workload), ..Target::default() };
-                injected.findings.extend(lint::check_stripped(template, &injected, target));
+                injected.findings.extend(lint::strip_and_check(template, &injected, target));
                 injected.findings
             }
         };
@@ -185,7 +185,7 @@ impl Request {
             Ok(mut injected) => {
                 // The API server shows all findings as warnings. Even errors are only warnings here, because later
                 // webhooks can still change the Pod.
-                injected.findings.extend(lint::check_stripped(pod, &injected, Target::default()));
+                injected.findings.extend(lint::strip_and_check(pod, &injected, Target::default()));
                 self.allow_injected(injected, |findings| self.refuse(findings))
             }
         }

@@ -4,7 +4,7 @@ use crate::order::declare::{check_key, is_or_resembles_podgate_key, keys};
 use crate::order::edit::{Editor, Place};
 use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::Injected;
-use crate::order::lint::{Target, check_stripped};
+use crate::order::lint::{Target, strip_and_check};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -145,7 +145,7 @@ impl AssignedOrder {
     ) -> Result<Injected, Vec<Finding>> {
         let mut assigned = self.assign(pod)?;
         let mut injected = inject(&assigned.value)?;
-        injected.findings.extend(check_stripped(&assigned.value, &injected, Target::default()));
+        injected.findings.extend(strip_and_check(&assigned.value, &injected, Target::default()));
         if !injected.edits.is_empty() {
             assigned.edits.append(&mut injected.edits);
             injected.edits = assigned.edits;

@@ -5,7 +5,7 @@ use podgate::core::names::{ANNOTATIONS_FILE, BELL_FILE, TETHER_FILE};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{PodView, Source, SourceError};
 use podgate::edge::bell::Ringer;
-use podgate::edge::files::{install, may_be_cached, open_trusted_directory, overwrite, read_beneath, replace};
+use podgate::edge::files::{install, may_be_cached, open_directory_following_links, overwrite, read_beneath, replace};
 use podgate::edge::lock::{Tether, is_tethered};
 use podgate::edge::watch::{WakeReason, Watch, WatchMethod, reread_interval};
 use rustix::fs::{FileType, Mode};
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 fn read(directory: &Path, name: &str) -> io::Result<Vec<u8>> {
-    read_beneath(open_trusted_directory(directory)?.as_fd(), Path::new(name), 100)
+    read_beneath(open_directory_following_links(directory)?.as_fd(), Path::new(name), 100)
 }
 
 fn make_fifo(path: &Path) {
@@ -41,7 +41,7 @@ fn replace_sets_content_and_mode() {
 }
 
 #[test]
-fn cached_path_may_exist() {
+fn existing_path_may_be_cached() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file").display().to_string();
     assert!(!may_be_cached(&path));

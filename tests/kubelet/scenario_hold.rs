@@ -240,8 +240,8 @@ fn forced_deletion_while_held_leaves_nothing() {
     scene.report(&format!("gone {:.1} s after the deletion", (wall_ms() - deleted) / 1000.0));
 }
 
-/// A kubelet older than 1.35 leaves the variable `PODGATE_HOLD` empty. This kubelet does not accept an empty value in the
-/// file, so this test sets the variable itself.
+/// A kubelet older than 1.35 leaves the variable `PODGATE_HOLD` empty. This kubelet does not accept an empty value in
+/// the file, so this test sets the variable itself.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn empty_variable_does_not_start_the_container() {

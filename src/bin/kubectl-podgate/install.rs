@@ -3,7 +3,7 @@
 use crate::block_on;
 use crate::cluster::{ConnectionArgs, parse_namespace};
 use crate::error::{CommandError, CommandResult};
-use crate::output::{print, print_sanitized_line};
+use crate::output::{print, print_stderr_line};
 use crate::registry::{RegistryArgs, config_map};
 use crate::yaml::Style;
 use clap::{ArgGroup, Args};
@@ -122,6 +122,6 @@ fn diff(text: &str) -> std::io::Result<ExitCode> {
         line.starts_with(['E', 'W', 'I']) && line.get(1..5).is_some_and(|date| date.parse::<u16>().is_ok())
     };
     let lines = kubectl.stderr.take().into_iter().flat_map(|pipe| BufReader::new(pipe).lines().map_while(Result::ok));
-    lines.filter(|line| !is_log(line)).for_each(|line| print_sanitized_line(&line));
+    lines.filter(|line| !is_log(line)).for_each(|line| print_stderr_line(&line));
     Ok(if kubectl.wait()?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -43,11 +43,11 @@ pub(crate) fn print_error(error: &CommandError) -> ExitCode {
 pub(crate) fn print_stderr(level: Level, message: &str) {
     let label = format!("{}: ", level.as_str());
     let label = if message.contains(&format!(": {label}")) { "" } else { &label };
-    print_sanitized_line(&format!("{label}{message}"));
+    print_stderr_line(&format!("{label}{message}"));
 }
 
 /// Prints a line on standard error, without control characters that a manifest or the cluster may contain.
-pub(crate) fn print_sanitized_line(line: &str) {
+pub(crate) fn print_stderr_line(line: &str) {
     // Ignore an error, because a failed write to standard error cannot be reported anywhere.
     let _ = writeln!(std::io::stderr(), "{}", sanitize(line));
 }

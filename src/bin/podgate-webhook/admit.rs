@@ -106,7 +106,7 @@ async fn read_body(mut body: Incoming, reservation: &Reservation) -> Result<Vec<
                 if bytes.len() + data.len() > BODY_MAX {
                     return Err(too_large());
                 }
-                reservation.grow(bytes.len() + data.len());
+                reservation.resize(bytes.len() + data.len());
                 bytes.extend_from_slice(&data);
             }
             Ok(None) => break,

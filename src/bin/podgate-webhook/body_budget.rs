@@ -53,14 +53,10 @@ impl BodyBudget {
 }
 
 impl Reservation {
-    /// Raises this reservation to `size` bytes in total, which may evict this body.
-    pub(crate) fn grow(&self, size: usize) {
-        self.resize(size);
-    }
-
-    /// Sets the size, and evicts incomplete bodies over the budget, oldest first. Returns true if the budget is kept.
+    /// Sets the size of this reservation. If the budget is exceeded, evicts incomplete bodies, the oldest first, perhaps
+    /// this one. Returns true if the budget is kept.
     /// Keeps small bodies: even 512 of them, one for each connection, need less memory than the budget.
-    fn resize(&self, size: usize) -> bool {
+    pub(crate) fn resize(&self, size: usize) -> bool {
         let mut bodies = self.budget.lock();
         bodies.entry(self.number).and_modify(|body| body.size = size);
         let mut excess = bodies.values().map(|body| body.size).sum::<usize>().saturating_sub(BUDGET);

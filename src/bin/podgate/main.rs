@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         args::Command::PostStart(args) => return post_start::run(*args),
         args::Command::Entrypoint(args) => return entrypoint::run(*args),
         args::Command::PreStop(args) => return pre_stop::run(*args),
-        args::Command::Tether => tether_process::hold_inherited(),
+        args::Command::Tether => tether_process::keep_inherited_tether(),
         args::Command::Exec { failure_to, command } => {
             let outcome = entrypoint::exec::replace_process(&command, failure_to);
             // The parent reports the failure.

@@ -107,7 +107,7 @@ impl Predecessors {
                 break;
             }
             self.is_confirming = true;
-            self.list.iter_mut().for_each(|one| one.schedule.probe_until_success(now));
+            self.list.iter_mut().for_each(|one| one.schedule.plan_confirmation(now));
         }
     }
 
@@ -115,14 +115,14 @@ impl Predecessors {
     fn is_asked(&self, one: &Predecessor) -> bool {
         let is_before =
             |other: &&Predecessor| one.schedule.container.until.iter().any(|it| it.container == other.name());
-        let is_needed = one.schedule.progress.verdict() != ProbeVerdict::Passed || one.schedule.awaits_success();
+        let is_needed = one.schedule.progress.verdict() != ProbeVerdict::Passed || one.schedule.is_confirming();
         is_needed && self.list.iter().filter(is_before).all(|before| self.state(before) == State::Ready)
     }
 
     fn state(&self, one: &Predecessor) -> State {
         match one.schedule.progress.verdict() {
             // Since an attempt to confirm has failed, the container must pass again.
-            ProbeVerdict::Passed if self.is_confirming || !one.schedule.awaits_success() => State::Ready,
+            ProbeVerdict::Passed if self.is_confirming || !one.schedule.is_confirming() => State::Ready,
             ProbeVerdict::Passed | ProbeVerdict::Failing => State::NotReady,
             _ if one.found.is_some() => State::Started,
             _ => State::Waiting,
@@ -132,7 +132,7 @@ impl Predecessors {
     /// Returns the states as the gate knows them. They are confirmed when each predecessor has passed a probe that
     /// began after all were Ready.
     pub(crate) fn view(&self) -> PodView {
-        let is_confirmed = self.is_confirming && self.list.iter().all(|one| !one.schedule.awaits_success());
+        let is_confirmed = self.is_confirming && self.list.iter().all(|one| !one.schedule.is_confirming());
         let snapshot = Snapshot {
             states: self.list.iter().map(|one| (one.name().to_owned(), self.state(one))).collect(),
             confirmed_tickets: is_confirmed.then(|| (String::new(), self.ticket.clone())).into_iter().collect(),
@@ -177,7 +177,7 @@ impl Predecessor {
             if self.schedule.attempt_due().is_none_or(|due| due > now) {
                 return None;
             }
-            let probe = self.schedule.probe_to_attempt().clone();
+            let probe = self.schedule.begin_attempt().clone();
             let deadline = now + Duration::from_secs(probe.timeout_seconds.into());
             match NetAttempt::start(&self.check(&probe)?, false, Some(network.pod_ip.to_string()), deadline) {
                 Ok(attempt) => self.attempt = Some((now, attempt)),

@@ -27,7 +27,8 @@ pub(crate) fn spawn_or_warn(tether_dir: &Path) {
     }
 }
 
-pub(crate) fn hold_inherited() -> ! {
+/// Keeps the inherited tether until the container ends.
+pub(crate) fn keep_inherited_tether() -> ! {
     // Ignore signals to the whole group or session: the process must run as long as the container.
     let _signals = SignalFd::block(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT]);
     loop {

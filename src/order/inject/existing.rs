@@ -105,7 +105,7 @@ impl<'a> ExistingInjection<'a> {
         known
     }
 
-    /// Returns the image, which another webhook may have changed; `None` if another version of podgate has injected it.
+    /// Returns [`image`](Self::image), which another webhook may have changed; `None` if another version has injected.
     pub(super) fn image_of_this_version(&self) -> Option<&str> {
         self.image().filter(|_| self.record.version == THIS_VERSION).map(|(image, _)| image)
     }

@@ -48,7 +48,7 @@ pub struct LintReport {
 }
 
 /// Returns the errors and warnings of [`check_planned`]. `injected` is the injection into `template`.
-pub fn check_stripped(template: &Value, injected: &Injected, target: Target<'_>) -> Vec<Finding> {
+pub fn strip_and_check(template: &Value, injected: &Injected, target: Target<'_>) -> Vec<Finding> {
     let (Some(plan), Ok(stripped)) = (&injected.plan, inject::strip(template)) else { return Vec::new() };
     let mut findings = check_planned(stripped.plain(), plan, target).findings;
     findings.retain(|finding| finding.level > Level::Note);

@@ -9,7 +9,7 @@ use crate::order::declare::{keys, limits};
 use crate::order::finding::Finding;
 use crate::order::helpers::is_helper;
 use crate::order::plan::Plan;
-use crate::order::suggest::{Address, Member, Mention, Outcome, listens_on_loopback, local_mentions, port_servers};
+use crate::order::suggest::{Address, Member, Mention, Rank, listens_on_loopback, local_mentions, port_servers};
 use serde_json::{Value, json};
 
 /// Maximum number of addresses in the later containers that podgate reads.
@@ -50,7 +50,7 @@ fn check_native_sidecars(spec: &Spec<'_>, plan: Option<&Plan>, findings: &mut Ve
     clients.sort_by_key(|own| own.index);
     clients.extend(&spec.containers);
     let servers: Vec<Member<'_>> = spec.regular_and_native().map(|own| Member::of(*own, local_mentions(own))).collect();
-    let is_used = |one: &Mention| !(one.listens || one.is_later || one.is_implied || one.outcome == Outcome::Retries);
+    let is_used = |one: &Mention| !(one.listens || one.is_later || one.is_implied || one.rank == Rank::Retries);
     let named = clients.iter().flat_map(|own| local_mentions(own).into_iter().map(move |mention| (*own, mention)));
     let with_server = |(own, mention): (_, Mention)| {
         let Address::Port(port) = mention.address else { return None };

@@ -17,9 +17,9 @@ pub(super) fn command_text(own: &ContainerRef<'_>) -> String {
 }
 
 /// Returns the words of a shell script, without quotes, brackets and comments.
-pub(super) fn words(script: &str) -> Vec<&str> {
+pub(super) fn words(text: &str) -> Vec<&str> {
     let is_comment = |line: &&str| line.trim_start().starts_with('#') || line.len() > LINE_MAX;
-    let code = script.lines().filter(|line| !is_comment(line));
+    let code = text.lines().filter(|line| !is_comment(line));
     let is_between = |c: char| c.is_whitespace() || "\"'`;(){}$".contains(c);
     code.flat_map(|line| line.split(is_between)).filter(|word| !word.is_empty()).collect()
 }

@@ -12,7 +12,7 @@ use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::helpers::{known_quit_line, runs_known_daemon};
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
-use crate::order::suggest::{ConfigMaps, Edge, Outcome, suggest};
+use crate::order::suggest::{ConfigMaps, Edge, Rank, suggest};
 use serde_json::Value;
 use std::cell::LazyCell;
 
@@ -106,8 +106,10 @@ pub(super) fn check_job(
     let what = format!("the Job completes only when all its containers exit, but these probably keep running: {names}");
     let quit = servers.iter().find_map(|own| known_quit_line(own)).filter(|_| plan.is_some());
     let line = quit.unwrap_or_else(|| format!("{}: \"{names}\"", keys::JOB_SIDECARS));
-    let native = servers.iter().map(|own| (own.name.to_owned(), sidecar_startup_probe(own).unwrap_or_default()));
-    let native = native.map(|(name, startup_probe)| NativeSidecar { name, startup_probe });
+    let native = servers.iter().map(|own| NativeSidecar {
+        name: own.name.to_owned(),
+        startup_probe: sidecar_startup_probe(own).unwrap_or_default(),
+    });
     let native = advice(&native.collect::<Vec<_>>()).fix.replace(", startupProbe: null", "");
     let exits = plan.map_or("", |_| "write =Completed if they exit, or ");
     let fix = format!("{native}; or {exits}add the annotation {line}");
@@ -120,8 +122,7 @@ pub fn check_reversed(template: &Value, plan: &Plan) -> Vec<Finding> {
     let found = suggest(template, &ConfigMaps::new());
     let reversed = |own: &ContainerRef<'_>| {
         let later = after.transitive_waiters(own.name, |want| want != WantedState::Started);
-        let is_late =
-            |one: &&Edge| one.waiter == own.name && one.outcome == Outcome::Fails && later.contains(&*one.needed);
+        let is_late = |one: &&Edge| one.waiter == own.name && one.rank == Rank::Fails && later.contains(&*one.needed);
         let Edge { needed, finding, .. } = found.edges.iter().filter(|one| !is_foreign(&one.needed)).find(is_late)?;
         let what = format!("the order starts {} before {needed}, but {}", own.name, finding.message);
         let fix = format!("start {needed} first, as in {}: \"{}\"", keys::ORDER, found.order.as_ref()?);

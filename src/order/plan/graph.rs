@@ -130,13 +130,13 @@ fn combine_states(a: WantedState, b: WantedState) -> Option<WantedState> {
 }
 
 /// Arranges the container list, because the kubelet starts the containers one after another, in list order. Moves each
-/// container in `hook_waiters` behind the containers that it waits for, and each container with a closed gate behind
+/// container in `hooked` behind the containers that it waits for, and each container with a closed gate behind
 /// all containers with hooks. Otherwise keeps the order of the list.
-pub(super) fn arrange_for_hooks(plans: &mut Vec<ContainerPlan>, graph: &Graph, hook_waiters: &BTreeSet<&str>) {
+pub(super) fn arrange_for_hooks(plans: &mut Vec<ContainerPlan>, graph: &Graph, hooked: &BTreeSet<&str>) {
     let (mut left, mut names) = (std::mem::take(plans), BTreeSet::new());
     while !left.is_empty() {
         let has_hook = left.iter().any(|planned| planned.mode() == Mode::PostStart);
-        let is_free = |planned: &ContainerPlan| match hook_waiters.contains(planned.name.as_str()) {
+        let is_free = |planned: &ContainerPlan| match hooked.contains(planned.name.as_str()) {
             true => graph.needs(&planned.name).iter().all(|need| names.contains(&need.until.container)),
             false => !has_hook || planned.entrypoint_gate().is_none() || !planned.has_closed_gate(),
         };

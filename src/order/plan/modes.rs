@@ -21,7 +21,7 @@ use std::ops::Range;
 
 /// Reason why hooks hold a container back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum HookWaitReason {
+pub(super) enum HookReason {
     /// The annotation with this key requests post-start mode.
     Requested(String),
     /// The named container waits for this container, and hooks must hold the named container back.
@@ -29,7 +29,7 @@ pub(super) enum HookWaitReason {
 }
 
 /// Containers that hooks hold back, with the reasons.
-pub(super) type HookWaiters = BTreeMap<String, HookWaitReason>;
+pub(super) type HookedContainers = BTreeMap<String, HookReason>;
 
 /// Reason why a container requires a gate.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +47,7 @@ pub(super) struct ModeResolver<'a> {
     pub(super) graph: &'a Graph,
     pub(super) declared: &'a Declaration,
     pub(super) commands: &'a BTreeMap<String, Vec<String>>,
-    pub(super) reasons_against_hooks: BTreeMap<String, GateReason>,
+    pub(super) gate_reasons: BTreeMap<String, GateReason>,
     pub(super) known: &'a KnownFacts,
 }
 
@@ -65,17 +65,17 @@ impl ModeResolver<'_> {
     }
 
     /// Returns the hook waiters of `involved`. Of the other containers, those in `gated` have gates.
-    pub(super) fn decide_hook_waiters(
+    pub(super) fn decide_hooked(
         &self,
         involved: &[&ContainerRef<'_>],
         gated: &BTreeSet<&str>,
         findings: &mut Vec<Finding>,
-    ) -> HookWaiters {
-        let mut waiters = HookWaiters::new();
+    ) -> HookedContainers {
+        let mut waiters = HookedContainers::new();
         for own in involved {
             let (mode, key) = self.requested_mode(own.name);
             match mode {
-                RequestedMode::PostStart => _ = waiters.insert(own.name.to_owned(), HookWaitReason::Requested(key)),
+                RequestedMode::PostStart => _ = waiters.insert(own.name.to_owned(), HookReason::Requested(key)),
                 RequestedMode::Entrypoint if gated.contains(own.name) && !self.commands.contains_key(own.name) => {
                     let what = format!("{} is set to entrypoint mode, but its command is not known", own.name);
                     let finding = Finding::error("unknown-command", annotation_place(&key), what);
@@ -89,7 +89,7 @@ impl ModeResolver<'_> {
             for need in self.graph.needs(&name) {
                 let before = &need.until.container;
                 if !waiters.contains_key(before) {
-                    waiters.insert(before.clone(), HookWaitReason::NeededBy(name.clone()));
+                    waiters.insert(before.clone(), HookReason::NeededBy(name.clone()));
                     left.push(before.clone());
                 }
             }
@@ -105,9 +105,9 @@ impl ModeResolver<'_> {
     }
 
     /// Reports an error if hold mode is not possible for a container.
-    fn check_hold(&self, own: &ContainerRef<'_>, hook_waiters: &HookWaiters, findings: &mut Vec<Finding>) {
+    fn check_hold(&self, own: &ContainerRef<'_>, hooked: &HookedContainers, findings: &mut Vec<Finding>) {
         let name = own.name;
-        if let Some(gate) = self.reasons_against_hooks.get(name).filter(|gate| gate.needs_command) {
+        if let Some(gate) = self.gate_reasons.get(name).filter(|gate| gate.needs_command) {
             let (rule, why, fix) = match self.commands.contains_key(name) {
                 true => ("hold-impossible", format!("{name} is in hold mode"), entrypoint_mode_advice(name)),
                 false => ("unknown-command", format!("the command of {name} is not known"), command_advice(name)),
@@ -122,8 +122,8 @@ impl ModeResolver<'_> {
             return;
         } else if let Some(version) = is_old {
             format!("needs Kubernetes {}, but this is {version}", Version::FIRST_WITH_HOLD)
-        } else if let Some(hook) = hook_waiters.keys().next() {
-            format!("cannot be combined with post-start mode, which {} has", root_cause(hook, hook_waiters))
+        } else if let Some(hook) = hooked.keys().next() {
+            format!("cannot be combined with post-start mode, which {} has", root_cause(hook, hooked))
         } else {
             return;
         };
@@ -142,7 +142,7 @@ impl ModeResolver<'_> {
     }
 
     /// Reports an error if hooks must hold back a container that requires a gate.
-    fn report_conflict(&self, name: &str, hook_waiters: &HookWaiters, findings: &mut Vec<Finding>) {
+    fn report_conflict(&self, name: &str, hooked: &HookedContainers, findings: &mut Vec<Finding>) {
         let (mode, key) = self.requested_mode(name);
         let by_mode = || GateReason {
             reason: format!("{name} is in {} mode", mode.as_str()),
@@ -150,20 +150,20 @@ impl ModeResolver<'_> {
             ..GateReason::default()
         };
         let is_requested = matches!(mode, RequestedMode::Entrypoint | RequestedMode::Hold);
-        let Some(gate) = self.reasons_against_hooks.get(name).cloned().or_else(|| is_requested.then(by_mode)) else {
+        let Some(gate) = self.gate_reasons.get(name).cloned().or_else(|| is_requested.then(by_mode)) else {
             return;
         };
         let GateReason { reason: gate, at: gate_at, span: word, or, .. } = gate;
-        match hook_waiters.get(name) {
-            Some(HookWaitReason::Requested(key)) => {
+        match hooked.get(name) {
+            Some(HookReason::Requested(key)) => {
                 let what = format!("{name} is in post-start mode, but {gate}, so {name} needs a gate");
                 let fix = format!("write {}{name}: auto{or}", keys::MODE_PREFIX);
                 findings.push(Finding::error("mode-conflict", annotation_place(key), what).fix(fix));
             }
             // Report nothing here, because the finding for the root cause is enough.
-            _ if self.reasons_against_hooks.contains_key(root_cause(name, hook_waiters)) => {}
+            _ if self.gate_reasons.contains_key(root_cause(name, hooked)) => {}
             _ => {
-                let last = root_cause(name, hook_waiters);
+                let last = root_cause(name, hooked);
                 let fix = format!("write {}{last}: auto{or}", keys::MODE_PREFIX);
                 let what = format!(
                     "{gate}, but {last} comes after {name} and is in post-start mode. Only hooks in earlier containers can \
@@ -175,11 +175,11 @@ impl ModeResolver<'_> {
     }
 
     /// Explains the mode of `name`.
-    pub(super) fn mode_reason(&self, name: &str, hook_waiters: &HookWaiters) -> String {
-        match hook_waiters.get(name) {
-            Some(HookWaitReason::Requested(key)) => format!("set by {key}"),
-            Some(HookWaitReason::NeededBy(_)) => {
-                format!("{}, which comes later, is in post-start mode", root_cause(name, hook_waiters))
+    pub(super) fn mode_reason(&self, name: &str, hooked: &HookedContainers) -> String {
+        match hooked.get(name) {
+            Some(HookReason::Requested(key)) => format!("set by {key}"),
+            Some(HookReason::NeededBy(_)) => {
+                format!("{}, which comes later, is in post-start mode", root_cause(name, hooked))
             }
             None => match self.requested_mode(name) {
                 (RequestedMode::Auto, _) if self.commands.contains_key(name) => "its command is known".to_owned(),
@@ -191,9 +191,9 @@ impl ModeResolver<'_> {
 }
 
 /// Returns the container in post-start mode that causes `name` to have a hook.
-fn root_cause<'a>(name: &'a str, hook_waiters: &'a HookWaiters) -> &'a str {
+fn root_cause<'a>(name: &'a str, hooked: &'a HookedContainers) -> &'a str {
     let mut at = name;
-    while let Some(HookWaitReason::NeededBy(next)) = hook_waiters.get(at) {
+    while let Some(HookReason::NeededBy(next)) = hooked.get(at) {
         at = next;
     }
     at
@@ -225,7 +225,7 @@ pub(super) fn effective_command(
     (!words.is_empty()).then_some(words)
 }
 
-pub(super) fn reasons_against_hooks(
+pub(super) fn gate_reasons(
     spec: &Spec<'_>,
     graph: &Graph,
     declared: &Declaration,

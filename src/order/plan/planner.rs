@@ -1,7 +1,7 @@
 //! Builds the plan from the declaration.
 
 use super::graph::{Graph, arrange_for_hooks};
-use super::modes::{self, HookWaiters, ModeResolver};
+use super::modes::{self, HookedContainers, ModeResolver};
 use super::types::{ContainerPlan, GatePlan, KnownFacts, Plan, PlannedMode};
 use super::without_sidecar::NoSidecarCandidate;
 use super::{findings, init_containers, stop_order};
@@ -119,19 +119,19 @@ impl Planner<'_> {
         let involved: Vec<&ContainerRef<'_>> =
             spec.containers.iter().filter(|own| self.is_involved(own.name)).collect();
         let names: BTreeSet<&str> = involved.iter().map(|own| own.name).collect();
-        let reasons_against_hooks = modes::reasons_against_hooks(spec, graph, declared, &names);
-        let modes = ModeResolver { graph, declared, commands: &self.commands, reasons_against_hooks, known };
+        let gate_reasons = modes::gate_reasons(spec, graph, declared, &names);
+        let modes = ModeResolver { graph, declared, commands: &self.commands, gate_reasons, known };
         let gated = |own: &&&ContainerRef<'_>| !graph.needs(own.name).is_empty() || self.needs_gate(own, &modes);
         let gated: BTreeSet<&str> = involved.iter().filter(gated).map(|own| own.name).collect();
-        let hook_waiters = modes.decide_hook_waiters(&involved, &gated, findings);
+        let hooked = modes.decide_hooked(&involved, &gated, findings);
         findings::check_exit_waits(spec, declared, graph, findings);
-        let plan = |own| self.plan_container(own, [&names, &gated], &modes, &hook_waiters);
+        let plan = |own| self.plan_container(own, [&names, &gated], &modes, &hooked);
         let mut planned: Vec<_> = spec.containers.iter().map(plan).collect();
         findings.extend(findings::of_settings(spec, declared, graph, &names, &planned));
         let unproven = if has_errors(findings) { Vec::new() } else { modes.unproven_conditions(spec, &planned) };
         let (unprovable_conditions, unproven): (_, Vec<Finding>) = unproven.into_iter().unzip();
         findings.extend(unproven);
-        arrange_for_hooks(&mut planned, graph, &hook_waiters.keys().map(String::as_str).collect());
+        arrange_for_hooks(&mut planned, graph, &hooked.keys().map(String::as_str).collect());
         (planned, unprovable_conditions)
     }
 
@@ -140,15 +140,15 @@ impl Planner<'_> {
         own: &ContainerRef<'_>,
         [involved, gated]: [&BTreeSet<&str>; 2],
         modes: &ModeResolver<'_>,
-        hook_waiters: &HookWaiters,
+        hooked: &HookedContainers,
     ) -> ContainerPlan {
         let name = own.name;
         let after: Vec<WaitCondition> = self.graph.needs(name).iter().map(|need| need.until.clone()).collect();
         let mode = if !involved.contains(name) {
             PlannedMode::None
-        } else if hook_waiters.contains_key(name) {
+        } else if hooked.contains_key(name) {
             let ready = WaitCondition { container: name.to_owned(), want: WantedState::Ready };
-            if self.needs_hook(own, hook_waiters) { PlannedMode::PostStart(vec![ready]) } else { PlannedMode::None }
+            if self.needs_hook(own, hooked) { PlannedMode::PostStart(vec![ready]) } else { PlannedMode::None }
         } else if !modes.prefers_hold(name) && gated.contains(name) {
             PlannedMode::Entrypoint(self.gate(own))
         } else if after.is_empty() {
@@ -171,7 +171,7 @@ impl Planner<'_> {
                 PlannedMode::None if !involved.contains(name) => "it is not part of the order".to_owned(),
                 PlannedMode::None if after.is_empty() => "it waits for nothing".to_owned(),
                 PlannedMode::None => "earlier hooks hold it back".to_owned(),
-                _ => modes.mode_reason(name, hook_waiters),
+                _ => modes.mode_reason(name, hooked),
             },
             reports_start: false,
             wrapped_probe,
@@ -210,11 +210,11 @@ impl Planner<'_> {
     }
 
     /// Returns true if a postStart hook must wait until its own container is Ready.
-    fn needs_hook(&self, own: &ContainerRef<'_>, hook_waiters: &HookWaiters) -> bool {
+    fn needs_hook(&self, own: &ContainerRef<'_>, hooked: &HookedContainers) -> bool {
         // A waiting gate reads the board itself. An exec probe, however, needs a hook, to run inside the container.
         let is_exec = self.has_inside_probe(own);
         let mut wanted = self.graph.waiters_with_needs(own.name);
-        wanted.any(|(one, need)| need.until.want == WantedState::Ready && (is_exec || hook_waiters.contains_key(one)))
+        wanted.any(|(one, need)| need.until.want == WantedState::Ready && (is_exec || hooked.contains_key(one)))
     }
 
     fn gate(&self, own: &ContainerRef<'_>) -> GatePlan {

@@ -1,7 +1,7 @@
 //! Finds the addresses in the variables, arguments and ConfigMaps of a container.
 
 use super::texts::{self, LINE_MAX, LOCAL_URL_HOSTS, Mounts, Text, is_loopback_host, setting_name};
-use super::{ConfigMaps, Outcome, services};
+use super::{ConfigMaps, Rank, services};
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
 use std::collections::BTreeMap;
@@ -44,8 +44,8 @@ pub(crate) struct Mention {
     pub(crate) is_later: bool,
     /// True if the text does not contain the port or the socket, so the address is a guess.
     pub(crate) is_implied: bool,
-    /// Outcome if the container starts before the server.
-    pub(crate) outcome: Outcome,
+    /// What happens if the container starts before the server.
+    pub(crate) rank: Rank,
 }
 
 /// Returns the addresses that a container names, in the order of the manifest.
@@ -108,10 +108,10 @@ fn find_addresses(
                     listens: is_endpoint || is_in(LISTENING, setting) || OWN_FLAGS.contains(&setting.trim()),
                     is_later: is_in(LATER, setting) || is_in(LATER, &path),
                     is_implied,
-                    outcome: match () {
-                        () if is_in(RETRYING, &all) => Outcome::Retries,
-                        () if is_in(FORWARDING, &all) => Outcome::Requests,
-                        () => Outcome::Fails,
+                    rank: match () {
+                        () if is_in(RETRYING, &all) => Rank::Retries,
+                        () if is_in(FORWARDING, &all) => Rank::Requests,
+                        () => Rank::Fails,
                     },
                 });
             }
@@ -135,7 +135,7 @@ fn default_sockets(own: &ContainerRef<'_>, spec: &Spec<'_>, mounts: &Mounts<'_>)
             listens: server.name == own.name,
             is_later: false,
             is_implied: true,
-            outcome: Outcome::Fails,
+            rank: Rank::Fails,
         })
     });
     sockets.collect()

@@ -24,7 +24,7 @@ pub type ConfigMaps<'a> = BTreeMap<&'a str, &'a Map<String, Value>>;
 
 /// What happens without the order. The best reason for an order comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum Rank {
     /// The first connections fail, and many programs then exit.
     Fails,
     /// The first requests through the container fail.
@@ -45,7 +45,7 @@ pub struct Edge {
     /// Finding at the place of the address in the template. The message says why `waiter` is a client of `needed`.
     pub finding: Finding,
     /// What happens without the order.
-    pub outcome: Outcome,
+    pub rank: Rank,
     /// Check with which podgate sees that `needed` is ready. `None` if `needed` has a probe, or if there is no check.
     pub ready: Option<String>,
 }
@@ -53,7 +53,7 @@ pub struct Edge {
 /// Proposal for one template.
 #[derive(Debug, Default)]
 pub struct Suggestion {
-    /// At most one edge for each pair of containers, sorted by outcome, then in the order of the manifest.
+    /// At most one edge for each pair of containers, sorted by rank, then in the order of the manifest.
     pub edges: Vec<Edge>,
     /// Findings about addresses on which no container is known to listen.
     pub unowned: Vec<Finding>,
@@ -69,7 +69,7 @@ impl Suggestion {
     /// Returns the keys and values of the proposed annotations. Empty if no order is proposed.
     pub fn annotations(&self) -> BTreeMap<String, String> {
         let Some(order) = &self.order else { return BTreeMap::new() };
-        let used = self.edges.iter().filter(|edge| edge.outcome < Outcome::Doubtful);
+        let used = self.edges.iter().filter(|edge| edge.rank < Rank::Doubtful);
         let check = |edge: &Edge| Some((format!("{}{}", keys::READY_PREFIX, edge.needed), edge.ready.clone()?));
         used.filter_map(check).chain([(keys::ORDER.to_owned(), order.clone())]).collect()
     }
@@ -77,7 +77,7 @@ impl Suggestion {
     /// Returns the containers that need no order because they retry, such as `a, b until c answers`.
     pub fn already_retrying(&self) -> String {
         let mut waiters = BTreeMap::<&str, Vec<&str>>::new();
-        for edge in self.edges.iter().filter(|edge| edge.outcome == Outcome::Retries) {
+        for edge in self.edges.iter().filter(|edge| edge.rank == Rank::Retries) {
             waiters.entry(&edge.needed).or_default().push(&edge.waiter);
         }
         let texts = waiters.iter().map(|(needed, waiters)| format!("{} until {needed} answers", waiters.join(", ")));
@@ -107,7 +107,7 @@ pub fn suggest(template: &Value, configs: &ConfigMaps<'_>) -> Suggestion {
     let mut add =
         |edge: Edge| match found.edges.iter_mut().find(|one| one.waiter == edge.waiter && one.needed == edge.needed) {
             // A better sign replaces another one.
-            Some(known) if known.outcome > edge.outcome => *known = edge,
+            Some(known) if known.rank > edge.rank => *known = edge,
             Some(_) => {}
             None => found.edges.push(edge),
         };
@@ -117,7 +117,7 @@ pub fn suggest(template: &Value, configs: &ConfigMaps<'_>) -> Suggestion {
         let mut seen = BTreeSet::new();
         for mention in mentions.iter().filter(|mention| !mention.listens) {
             // A file can name the same address many times.
-            if !seen.insert((&mention.address, mention.is_later, mention.outcome)) {
+            if !seen.insert((&mention.address, mention.is_later, mention.rank)) {
                 continue;
             }
             let (servers, evidence) = match &mention.address {
@@ -135,9 +135,9 @@ pub fn suggest(template: &Value, configs: &ConfigMaps<'_>) -> Suggestion {
             }
         }
     }
-    found.edges.sort_by_key(|edge| edge.outcome);
+    found.edges.sort_by_key(|edge| edge.rank);
     let mut before: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for edge in found.edges.iter().filter(|edge| edge.outcome < Outcome::Doubtful) {
+    for edge in found.edges.iter().filter(|edge| edge.rank < Rank::Doubtful) {
         before.entry(&edge.waiter).or_default().push(&edge.needed);
     }
     found.cycle = graph::find_cycle(&before).map(|cycle| graph::describe_wait_cycle(&cycle));
@@ -172,17 +172,17 @@ fn edge(
         () if needed.is_native() => "that container is a native sidecar, which starts first anyway",
         () if let Some(doubt) = doubt => doubt,
         () if mention.is_later => "according to the name, the address is not needed at the start",
-        () if mention.outcome == Outcome::Retries => "",
+        () if mention.rank == Rank::Retries => "",
         () if ready.is_none() && !has_probe(needed) => UNSEEN,
         () => "",
     };
-    let outcome = if doubt.is_empty() { mention.outcome } else { Outcome::Doubtful };
+    let rank = if doubt.is_empty() { mention.rank } else { Rank::Doubtful };
     let (waiter, needed) = (own.name.to_owned(), needed.name.to_owned());
     let is_directory = mention.is_implied && matches!(mention.address, Address::Socket(..));
     let verb = if is_directory { "contains" } else { "names" };
     let mut what = format!("{} of {waiter} {verb} {}, and {needed} {evidence}", mention.label, mention.shown);
-    let mut fix = start_first(&waiter, &needed, outcome);
-    if outcome == Outcome::Doubtful {
+    let mut fix = start_first(&waiter, &needed, rank);
+    if rank == Rank::Doubtful {
         what += &format!("; not used, because {doubt}");
         fix = match doubt {
             UNSEEN => format!("give {needed} a readinessProbe, and run suggest again"),
@@ -193,7 +193,7 @@ fn edge(
         };
     }
     let finding = Finding::note("suggested-order", mention.at.clone(), what).fix(fix);
-    Edge { waiter, needed, finding: Finding { span: mention.span.clone(), ..finding }, outcome, ready }
+    Edge { waiter, needed, finding: Finding { span: mention.span.clone(), ..finding }, rank, ready }
 }
 
 /// Returns the number of ports on which a container listens, of all ports that the setting of `mention` may mean.
@@ -205,9 +205,9 @@ fn implied_ports(mention: &Mention, mentions: &[Mention], all: &[Member<'_>]) ->
     mentions.iter().filter(is_open).count()
 }
 
-fn start_first(waiter: &str, needed: &str, outcome: Outcome) -> String {
-    let otherwise = match outcome {
-        Outcome::Requests => format!("the first requests through {waiter} fail"),
+fn start_first(waiter: &str, needed: &str, rank: Rank) -> String {
+    let otherwise = match rank {
+        Rank::Requests => format!("the first requests through {waiter} fail"),
         _ => format!("the first connections of {waiter} fail, and it may exit"),
     };
     format!("start {needed} before {waiter}; otherwise, {otherwise}")
@@ -238,7 +238,7 @@ fn unowned(own: &ContainerRef<'_>, mention: &Mention, all: &[Member<'_>]) -> Opt
     };
     let names: Vec<&str> = all.iter().filter(may_listen).map(|one| one.own.name).take(5).collect();
     let is_exact = mention.shown.ends_with(&port.to_string());
-    if names.is_empty() || !is_exact || mention.outcome == Outcome::Retries || mention.is_later {
+    if names.is_empty() || !is_exact || mention.rank == Rank::Retries || mention.is_later {
         return None;
     }
     let (label, shown, names) = (&mention.label, &mention.shown, names.join(" or "));
@@ -258,10 +258,10 @@ fn is_mesh_proxy(own: &ContainerRef<'_>) -> bool {
 }
 
 fn mesh_edge(own: &ContainerRef<'_>, proxy: &ContainerRef<'_>) -> Edge {
-    let (waiter, needed, outcome) = (own.name.to_owned(), proxy.name.to_owned(), Outcome::Fails);
+    let (waiter, needed, rank) = (own.name.to_owned(), proxy.name.to_owned(), Rank::Fails);
     let what = format!("all connections of {waiter} pass through {needed}");
     let finding = Finding::note("suggested-order", own.place().to("name"), what);
-    Edge { finding: finding.fix(start_first(&waiter, &needed, outcome)), waiter, needed, outcome, ready: None }
+    Edge { finding: finding.fix(start_first(&waiter, &needed, rank)), waiter, needed, rank, ready: None }
 }
 
 /// Evidence that a container listens on a port, the best first.

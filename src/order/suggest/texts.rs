@@ -50,7 +50,7 @@ pub(super) struct Text {
     pub(super) text: String,
 }
 
-pub(super) struct HostPort {
+pub(super) struct PortOfHost {
     pub(super) port: u16,
     /// True if the port is a guess.
     pub(super) is_implied: bool,
@@ -58,7 +58,7 @@ pub(super) struct HostPort {
 
 impl Text {
     /// If the text is only a local host, returns the ports that belong to it. `ports` are the settings with a number.
-    pub(super) fn ports_of_host(&self, ports: &BTreeMap<String, u16>) -> Vec<HostPort> {
+    pub(super) fn ports_of_host(&self, ports: &BTreeMap<String, u16>) -> Vec<PortOfHost> {
         if !is_loopback_host(&self.text) {
             return Vec::new();
         }
@@ -66,9 +66,9 @@ impl Text {
         // A setting `HOST` is usually the host on which the container itself listens.
         let words = HOST_NAMES.split('|').find_map(|word| setting.strip_suffix(word)).filter(|words| !words.is_empty());
         let Some(words) = words else { return Vec::new() };
-        let implied = |port| HostPort { port, is_implied: true };
+        let implied = |port| PortOfHost { port, is_implied: true };
         match ports.get(&format!("{words}port")) {
-            Some(port) => vec![HostPort { port: *port, is_implied: false }],
+            Some(port) => vec![PortOfHost { port: *port, is_implied: false }],
             None => words.split('-').flat_map(services::ports_of_word).map(implied).collect(),
         }
     }

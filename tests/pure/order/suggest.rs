@@ -1,7 +1,7 @@
 //! Tests of proposed orders: the addresses that lead to a condition, the addresses that do not, and the resulting
 //! order.
 
-use podgate::order::suggest::{Outcome, UNAWAITED_BY_KUBERNETES, config_maps, suggest};
+use podgate::order::suggest::{Rank, UNAWAITED_BY_KUBERNETES, config_maps, suggest};
 use serde_json::{Value, json};
 
 /// Returns the edges of a Pod, such as `api > db` (`>>` if only requests fail, `?` if doubtful, `~` if the container
@@ -12,11 +12,11 @@ fn edges(containers: Value, more: Value) -> (Vec<String>, Option<String>) {
     let config = json!({"kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {
         "url": "http://localhost:5432/", "app.ini": "# old = 127.0.0.1:1111\ndb = 127.0.0.1:5432\nlisten 127.0.0.1:2222\n"}});
     let found = suggest(&pod, &config_maps([&pod, &config].into_iter()));
-    let sign = |outcome| match outcome {
-        Outcome::Fails => ">",
-        Outcome::Requests => ">>",
-        Outcome::Doubtful => "?",
-        Outcome::Retries => "~",
+    let sign = |rank| match rank {
+        Rank::Fails => ">",
+        Rank::Requests => ">>",
+        Rank::Doubtful => "?",
+        Rank::Retries => "~",
     };
     let edge = |edge: &podgate::order::suggest::Edge| {
         let shown = edge.finding.at.of(&pod);
@@ -24,7 +24,7 @@ fn edges(containers: Value, more: Value) -> (Vec<String>, Option<String>) {
         if let Some((span, text)) = edge.finding.span.clone().zip(shown.and_then(Value::as_str)) {
             assert!(edge.finding.message.contains(&text[span]), "{:?}", edge.finding);
         }
-        format!("{} {} {}", edge.waiter, sign(edge.outcome), edge.needed)
+        format!("{} {} {}", edge.waiter, sign(edge.rank), edge.needed)
     };
     (found.edges.iter().map(edge).collect(), found.order)
 }
@@ -135,11 +135,7 @@ fn native_sidecar_starts_first_but_may_not_be_ready() {
         native.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let pod = json!({"spec": {"containers": [web], "initContainers": [native]}});
         let found = suggest(&pod, &config_maps([].into_iter()));
-        assert_eq!(
-            (found.edges.len(), found.edges[0].outcome, &found.order),
-            (1, Outcome::Doubtful, &None),
-            "{fields}"
-        );
+        assert_eq!((found.edges.len(), found.edges[0].rank, &found.order), (1, Rank::Doubtful, &None), "{fields}");
         let finding = &found.edges[0].finding;
         assert_eq!(finding.message.ends_with(UNAWAITED_BY_KUBERNETES), is_late, "{fields}: {finding}");
         let fix = "give proxy a startupProbe, for which Kubernetes waits; see kubectl podgate check";
@@ -310,8 +306,8 @@ fn clients_that_retry_come_last() {
     let app = json!({"name": "app", "env": env("API")});
     let pod = json!({"spec": {"containers": [exporter, app, server]}});
     let found = suggest(&pod, &config_maps([].into_iter()));
-    let ranks: Vec<_> = found.edges.iter().map(|edge| (edge.waiter.as_str(), edge.outcome)).collect();
-    assert_eq!(ranks, [("app", Outcome::Fails), ("exporter", Outcome::Retries)]);
+    let ranks: Vec<_> = found.edges.iter().map(|edge| (edge.waiter.as_str(), edge.rank)).collect();
+    assert_eq!(ranks, [("app", Rank::Fails), ("exporter", Rank::Retries)]);
     assert_eq!(
         (found.order.as_deref(), found.already_retrying().as_str()),
         (Some("s, app"), "exporter until s answers")

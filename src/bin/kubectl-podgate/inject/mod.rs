@@ -5,7 +5,7 @@ mod transform;
 
 use crate::common_args::FindingArgs;
 use crate::error::{CommandError, CommandResult, ErrorKind};
-use crate::output::{print_sanitized_line, print_stderr, write_to};
+use crate::output::{print_stderr, print_stderr_line, write_to};
 use crate::registry::ImageArgs;
 use crate::registry::images::resolve_images;
 use crate::yaml::files::{check_readable, ignored_message};
@@ -182,7 +182,7 @@ fn run(
     }
     let least = if args.quiet { Level::Warning } else { Level::Note };
     let shown = located.iter().chain(&outdated).filter(|one| one.finding.level >= least);
-    shown.for_each(|one| print_sanitized_line(&one.report()));
+    shown.for_each(|one| print_stderr_line(&one.report()));
     let worst = if findings.strict { Level::Warning } else { Level::Error };
     if located.iter().any(|one| one.finding.level >= worst) {
         return Ok(ExitCode::FAILURE);
@@ -195,7 +195,7 @@ fn run(
     }
     let mut code = ExitCode::SUCCESS;
     for changed in changed.iter().filter(|changed| args.check && changed.new_text != changed.source.text()) {
-        print_sanitized_line(&format!("{}: would change", changed.source.name));
+        print_stderr_line(&format!("{}: would change", changed.source.name));
         code = EXIT_WOULD_CHANGE.into();
     }
     // Keep escape sequences, because the text is a manifest.
@@ -220,6 +220,6 @@ fn run(
             print_stderr(Level::Note, &message);
         }
     }
-    changes.iter().for_each(|line| print_sanitized_line(line));
+    changes.iter().for_each(|line| print_stderr_line(line));
     Ok(code)
 }

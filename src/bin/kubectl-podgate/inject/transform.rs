@@ -152,7 +152,7 @@ fn template_edits(
             edits.append(&mut injected.edits);
             findings.append(&mut injected.findings);
             let target = Target { workload, ..Target::default() };
-            findings.extend(lint::check_stripped(&value, &injected, target));
+            findings.extend(lint::strip_and_check(&value, &injected, target));
             Ok(Injected { edits, findings, ..injected })
         }
         Err(more) => Err([findings, more].concat()),

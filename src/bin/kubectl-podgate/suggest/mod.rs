@@ -12,7 +12,7 @@ use podgate::order::edit::{Editor, Place};
 use podgate::order::finding::Level;
 use podgate::order::lint::{self, Target};
 use podgate::order::plan::{KnownFacts, plan};
-use podgate::order::suggest::{Outcome, Suggestion, UNAWAITED_BY_KUBERNETES, config_maps, suggest};
+use podgate::order::suggest::{Rank, Suggestion, UNAWAITED_BY_KUBERNETES, config_maps, suggest};
 use podgate::order::{declare, inject, pod_templates};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
                     || inject::is_injected(template)
                     || inject::inject_label(template) == Some("disabled");
                 let found = if is_closed { Suggestion::default() } else { suggest(template, &configs) };
-                let shown = found.edges.iter().filter(|one| one.outcome != Outcome::Retries).map(|one| &one.finding);
+                let shown = found.edges.iter().filter(|one| one.rank != Rank::Retries).map(|one| &one.finding);
                 for finding in shown.chain(&found.unowned) {
                     let located = locate(finding.clone(), &at.place, document, &source.name);
                     out += &format!("{}\n\n", render_finding(&located));

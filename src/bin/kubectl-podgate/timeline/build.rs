@@ -187,7 +187,7 @@ impl Evidence<'_> {
     }
 }
 
-/// Returns the bars of one container. Its first wait begins when containers can start; `None` omits only that bar.
+/// Returns the bars of one container. Its first wait begins at `wait_from`; `None` omits only that bar.
 pub(crate) fn bars(row: &Row, wait_from: Option<i64>, to: i64) -> Vec<Bar> {
     let mut bars = Vec::new();
     let mut add = |kind, from: Moment, until: i64| {

@@ -5,7 +5,7 @@ mod client;
 mod patch;
 pub(crate) mod task;
 
-use crate::api::patch::{merge_patch, only_reports_starts, requests_sync};
+use crate::api::patch::{is_release_patch, merge_patch, only_reports_starts};
 use crate::args::PodIdentity;
 use crate::clock::now;
 use crate::failure::{Failure, Result};
@@ -44,8 +44,8 @@ const HELD_BATCH_WINDOW: Duration = Duration::from_secs(10);
 /// Limits the patches of a Pod: at first 30, later one in ten seconds, however often a container changes its state.
 /// Patches that release a container are not delayed.
 type PatchBucket = TokenBucket<30, 10>;
-/// Longest pause after a failed patch that must make the kubelet sync the Pod.
-const SYNC_RETRY_DELAY: Duration = Duration::from_secs(2);
+/// Longest pause after a failed release patch.
+const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Time limit for every request except the watch. The API server ends a watch after `WATCH_TIMEOUT_SECONDS`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const WATCH_TIMEOUT_SECONDS: u32 = 290;
@@ -198,7 +198,7 @@ pub(crate) async fn sync_annotations(shared: Rc<SharedApiState>, mut desired: wa
         }
         let Some(patch) = batch_changes(&shared, &mut desired).await else { continue };
         shared.patches.borrow_mut().reserve(now());
-        let needs_sync = requests_sync(&patch);
+        let is_release = is_release_patch(&patch);
         let sent = async {
             let connected = api.take().map_or_else(|| shared.connect(), Ok)?;
             send_patch(&shared, &connected, patch).await.map(|()| connected)
@@ -207,7 +207,7 @@ pub(crate) async fn sync_annotations(shared: Rc<SharedApiState>, mut desired: wa
             Ok(connected) => {
                 api = Some(connected);
                 shared.metrics.record_patch(true);
-                if needs_sync {
+                if is_release {
                     info!("patched the Pod, so that the kubelet syncs it");
                 }
                 shared.on_success("patch");
@@ -217,11 +217,12 @@ pub(crate) async fn sync_annotations(shared: Rc<SharedApiState>, mut desired: wa
                 shared.metrics.record_patch(false);
                 shared.on_failure("patch", &error);
                 let pause = pause.next().unwrap_or(REQUEST_TIMEOUT);
-                if needs_sync {
-                    tokio::time::sleep(pause.min(SYNC_RETRY_DELAY)).await;
+                if is_release {
+                    tokio::time::sleep(pause.min(RELEASE_RETRY_DELAY)).await;
                 } else {
                     // End the pause early if the kubelet must sync the Pod.
-                    let asks = |desired: &Annotations| shared.patch(desired).is_some_and(|patch| requests_sync(&patch));
+                    let asks =
+                        |desired: &Annotations| shared.patch(desired).is_some_and(|patch| is_release_patch(&patch));
                     let _ = tokio::time::timeout(pause, desired.wait_for(asks)).await;
                 }
             }
@@ -235,7 +236,7 @@ async fn batch_changes(shared: &SharedApiState, desired: &mut watch::Receiver<An
     let mut until = None;
     loop {
         let patch = shared.patch(&desired.borrow_and_update())?;
-        if requests_sync(&patch) {
+        if is_release_patch(&patch) {
             return Some(patch);
         }
         let end = match shared.actual.borrow().contains_key(names::STAGE_KEY) {

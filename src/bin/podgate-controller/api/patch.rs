@@ -17,7 +17,7 @@ pub(super) fn merge_patch(known: &Annotations, desired: &Annotations) -> Option<
 }
 
 /// Returns true if a patch makes the kubelet sync the Pod: to create a held container, or to repeat a lost probe.
-pub(super) fn requests_sync(patch: &Value) -> bool {
+pub(super) fn is_release_patch(patch: &Value) -> bool {
     patch.get(names::RELEASE_COUNT_KEY).and_then(Value::as_str).is_some_and(|releases| !releases.ends_with(".0"))
 }
 
@@ -66,11 +66,11 @@ mod tests {
     }
 
     #[test]
-    fn patch_with_a_new_number_of_releases_requests_a_sync() {
+    fn patch_with_a_new_number_of_releases_is_a_release() {
         for (releases, expected) in
             [(json!("e1.1"), true), (json!("e1.10"), true), (json!("e1.0"), false), (Value::Null, false)]
         {
-            assert_eq!(requests_sync(&json!({"sandbox.podgate.io/releases": releases})), expected, "{releases}");
+            assert_eq!(is_release_patch(&json!({"sandbox.podgate.io/releases": releases})), expected, "{releases}");
         }
     }
 }

@@ -34,10 +34,10 @@ impl ApiTask {
         ApiTask { shared, desired, pod_updates, watch_task: None }
     }
 
-    /// Publishes `annotations`. With `avoid_syncs`, patches that release no container are collected for longer, because
+    /// Publishes `annotations`. With `may_have_held_container`, patches that release no container are collected for longer, because
     /// each sync of the Pod delays the release of a held container.
-    pub(crate) fn publish(&self, annotations: Annotations, avoid_syncs: bool) {
-        self.shared.may_have_held_container.set(avoid_syncs);
+    pub(crate) fn publish(&self, annotations: Annotations, may_have_held_container: bool) {
+        self.shared.may_have_held_container.set(may_have_held_container);
         self.desired.send_replace(annotations);
     }
 

@@ -61,7 +61,7 @@ fn create_file(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// Reads the report of container `name`. Returns no report if the file is invalid. Fails if the file is missing.
 pub(crate) fn read_report(root: &Path, name: &str) -> io::Result<(FileVersion, Option<Report>)> {
-    let root = files::open_trusted_directory(root)?;
+    let root = files::open_directory_following_links(root)?;
     let path = Path::new(name).join(names::REPORT_FILE);
     let handle = files::open_beneath(root.as_fd(), &path, OFlags::PATH)?;
     let metadata = File::from(handle).metadata()?;

@@ -80,7 +80,7 @@ impl Board {
     pub(crate) fn install_agent(&mut self, from: &Path) -> io::Result<()> {
         let (program, bin) = (std::fs::read(from)?, self.directory.join(names::BIN_SUBDIR));
         let existing = || -> io::Result<Option<File>> {
-            let (bin, name) = (files::open_trusted_directory(&bin)?, Path::new(names::AGENT_FILE));
+            let (bin, name) = (files::open_directory_following_links(&bin)?, Path::new(names::AGENT_FILE));
             let file = files::open_file_beneath(bin.as_fd(), name, OFlags::RDONLY)?;
             Ok((files::read_beneath(bin.as_fd(), name, program.len())? == program).then_some(file))
         };
@@ -93,13 +93,13 @@ impl Board {
 
     /// Writes `annotations`, then rings the bell. If the write fails, sets `retry_at`, and the caller must write again.
     /// If creating the bell fails, agents use inotify.
-    pub(crate) fn try_publish(&mut self, annotations: &Annotations) {
+    pub(crate) fn write(&mut self, annotations: &Annotations) {
         // Old files that containers keep open may fill the volume. With the padding, podgate can then overwrite the
         // last file in place, even with longer states.
         let text = annotations::write(annotations);
         let size = (text.len() + HEADROOM).next_multiple_of(annotations::PAGE_SIZE);
         let size = size.max(files::size(&self.directory, names::ANNOTATIONS_FILE, names::BOARD_FILE_MAX));
-        let text = annotations::pad_with_checksum(text, size.min(names::BOARD_FILE_MAX));
+        let text = annotations::pad_with_hash(text, size.min(names::BOARD_FILE_MAX));
         let temporary = format!(".{}.tmp", names::ANNOTATIONS_FILE);
         let written =
             files::replace_or_overwrite(&self.directory, &temporary, names::ANNOTATIONS_FILE, text.as_bytes(), 0o644);
@@ -195,10 +195,10 @@ mod tests {
         let directory = parent.path().join("board");
         let mut board = Board::new(&directory);
         let annotations = [("a".to_owned(), "1".to_owned())].into();
-        board.try_publish(&annotations);
+        board.write(&annotations);
         assert!(board.retry_at.is_some());
         std::fs::create_dir(&directory).unwrap();
-        board.try_publish(&annotations);
+        board.write(&annotations);
         assert_eq!(board.retry_at, None);
         let text = std::fs::read_to_string(directory.join("annotations")).unwrap();
         assert!(text.starts_with("a=\"1\"\n~=") && text.len() == annotations::PAGE_SIZE, "{text}");

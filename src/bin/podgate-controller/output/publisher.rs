@@ -56,7 +56,7 @@ impl Publisher {
             annotations
                 .insert(names::SANDBOX_SINCE_KEY.to_owned(), humantime::format_rfc3339_seconds(since).to_string());
         }
-        self.board.try_publish(&annotations);
+        self.board.write(&annotations);
     }
 
     /// Returns the Pod's annotations for the API, as the admission policy allows them; `None` if they have not changed
@@ -65,8 +65,9 @@ impl Publisher {
     pub(crate) fn take_api_annotations(&mut self, pod: &PodModel) -> Option<Annotations> {
         let snapshot = pod.published.as_ref()?;
         let mut annotations = self.annotations(snapshot);
-        let of_tickets = [names::CONFIRMED_TICKETS_KEY, names::TICKET_STARTUP_RESULTS_KEY];
-        for key in of_tickets.into_iter().chain([names::POD_IP_KEY, names::WILL_RESTART_KEY]) {
+        for key in
+            [names::CONFIRMED_TICKETS_KEY, names::STARTUP_RESULTS_KEY, names::POD_IP_KEY, names::WILL_RESTART_KEY]
+        {
             annotations.remove(key);
         }
         if let Some(count) = pod.sync_request_count() {

@@ -60,7 +60,7 @@ impl ProbeLane {
     }
 
     fn start_attempt(&mut self, pod_ip: IpAddr) {
-        let (container, probe) = (self.schedule.container.clone(), self.schedule.probe_to_attempt().clone());
+        let (container, probe) = (self.schedule.container.clone(), self.schedule.begin_attempt().clone());
         let started_at = now();
         let attempt = async move {
             // Catch a panic, so that a panic fails only this attempt.
@@ -128,7 +128,7 @@ impl Prober {
     /// Probes a container now, and again until an attempt succeeds. Does nothing if the container is not being probed.
     pub(crate) fn confirm(&mut self, container: &str) {
         if let Some(lane) = self.lanes.get_mut(container) {
-            lane.schedule.probe_until_success(now());
+            lane.schedule.plan_confirmation(now());
         }
     }
 

@@ -15,8 +15,8 @@ use tracing::{debug, warn};
 
 impl Controller {
     pub(super) fn read_config_seen(&self) -> Option<String> {
-        let read = source::read_volume_annotations(&self.podinfo, |key| key == names::KUBELET_RUN_KEY);
-        read.ok()?.remove(names::KUBELET_RUN_KEY)
+        let read = source::read_volume_annotations(&self.podinfo, |key| key == names::CONFIG_SEEN_KEY);
+        read.ok()?.remove(names::CONFIG_SEEN_KEY)
     }
 
     pub(super) fn on_pod_update(&mut self, facts: &PodFacts) {

@@ -52,7 +52,7 @@ Headers may follow PATH: http://:8080/ready [\"Host: shop.example\"].
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the gate fails as soon as a
 dependency has ended for good, is in back-off or cannot pull its image. With --on-timeout continue,
-only an unknown container makes the gate fail early; else it waits until its time limit.
+no condition or check makes the gate fail early, except an unknown container.
 
 Without a sidecar, --ask has a probe of another container: \"NAME [SETTING=NUMBER...] CHECK\", such as
 \"db initialDelaySeconds=5 http://:8080/ready\". The settings are initialDelaySeconds, timeoutSeconds,

@@ -126,8 +126,9 @@ impl Checks {
         }
     }
 
-    pub(crate) fn were_given(&self) -> bool {
-        !self.entries.is_empty()
+    /// Returns true if no checks were given.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// Returns the checks that have not passed, each with its last result.

@@ -46,7 +46,7 @@ impl Messenger {
     }
 
     /// Logs the reason for the wait, and writes it as the termination message.
-    pub(crate) fn publish_new_wait(&self, obstacles: &[String]) {
+    pub(crate) fn publish_wait(&self, obstacles: &[String]) {
         let line = format!("{}: waiting for {}", self.prefix, obstacles.join("; "));
         info!("{line}");
         output::write_termination_message(self.termination_log.as_deref(), &output::short_line(&line));

@@ -7,7 +7,7 @@ use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::PodView;
 use podgate::core::state::State;
 use podgate::core::until::WaitCondition;
-use podgate::edge::files::{is_full, open_trusted_directory, read_beneath, replace_or_overwrite, size};
+use podgate::edge::files::{is_full, open_directory_following_links, read_beneath, replace_or_overwrite, size};
 use podgate::edge::process::time_since_boot;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -99,7 +99,7 @@ pub(crate) fn base_report(sandbox: SandboxId, conditions: &[WaitCondition]) -> R
 }
 
 pub(crate) fn read_report(directory: &Path) -> io::Result<Report> {
-    let directory = open_trusted_directory(directory)?;
+    let directory = open_directory_following_links(directory)?;
     let bytes = read_beneath(directory.as_fd(), Path::new(names::REPORT_FILE), names::BOARD_FILE_MAX)?;
     Report::parse(&bytes).map_err(|torn| io::Error::new(ErrorKind::InvalidData, torn.to_string()))
 }

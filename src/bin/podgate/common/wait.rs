@@ -74,7 +74,7 @@ impl Wait<'_> {
             let sidecar = if dead {
                 fallback.run_due(at, &|| view.pod_ip());
                 match fallback.describe_pending().pop() {
-                    _ if !fallback.were_given() => SidecarHealth::Dead,
+                    _ if fallback.is_empty() => SidecarHealth::Dead,
                     Some(why) => SidecarHealth::FallbackFailed(why),
                     None => SidecarHealth::FallbackPassed,
                 }
@@ -100,7 +100,7 @@ impl Wait<'_> {
                     // Report only while waiting: a restarted container that is released at once must not wake an idle
                     // sidecar.
                     if predecessors.is_none() && view.chosen_snapshot().is_some() {
-                        reporter.refresh(&view, checks.were_given() && observed.pending_checks.is_empty());
+                        reporter.refresh(&view, !checks.is_empty() && observed.pending_checks.is_empty());
                         let failed = reporter.error.as_ref();
                         obstacles.extend(failed.map(|error| format!("cannot report to the sidecar ({error})")));
                     }
@@ -110,7 +110,7 @@ impl Wait<'_> {
                         reason = obstacles;
                     }
                     if message_due.take_if(|due| *due <= at).is_some() {
-                        messenger.publish_new_wait(&reason);
+                        messenger.publish_wait(&reason);
                     }
                 }
             }

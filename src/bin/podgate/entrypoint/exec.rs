@@ -37,9 +37,9 @@ pub(super) fn exec_words(words: &[OsString], tether: Option<&Tether>, signals: &
 }
 
 /// Replaces this process, a child of the agent, with a command. The agent itself does not do this, because execve may
-/// block on a dead mount. Returns only on failure. With `message_to`, writes the reason to this inherited descriptor.
-pub(crate) fn replace_process(words: &[OsString], message_to: Option<i32>) -> Result<(), Failure> {
-    let pipe = message_to.and_then(take_inherited);
+/// block on a dead mount. Returns only on failure. With `failure_to`, writes the reason to this inherited descriptor.
+pub(crate) fn replace_process(words: &[OsString], failure_to: Option<i32>) -> Result<(), Failure> {
+    let pipe = failure_to.and_then(take_inherited);
     let mut command = command(words);
     let error = command.exec();
     let failed = exec_failure(&command, &error);

@@ -136,7 +136,7 @@ impl TaskWriter<'_> {
     fn task(&self, container: &Value) -> ContainerTask {
         let name = container["name"].as_str().unwrap_or_default();
         let (planned, local) = (self.plan.get(name), self.local.get(name));
-        let own_end = planned.filter(|planned| planned.is_ended_with_job()).map(|_| WantedState::Completed);
+        let own_exit = planned.filter(|planned| planned.is_ended_with_job()).map(|_| WantedState::Completed);
         let policy = container["restartPolicy"].as_str().or(self.pod["spec"]["restartPolicy"].as_str());
         ContainerTask {
             name: name.to_owned(),
@@ -148,7 +148,7 @@ impl TaskWriter<'_> {
             outlives: planned.or(local).map(|planned| planned.outlives.clone()).unwrap_or_default(),
             has_gate: local.is_some_and(|planned| planned.mode != PlannedMode::None),
             has_probe: self.probed.contains(name),
-            required_exit: source::required_exit(self.plan, name).or(own_end),
+            required_exit: source::required_exit(self.plan, name).or(own_exit),
         }
     }
 

@@ -41,8 +41,9 @@ impl PlannedPod {
         let all: Vec<&str> = self.natives.iter().chain(planned).map(String::as_str).collect();
         let ready = args.ready.iter().map(|(name, _)| ("--ready", name));
         let is_sidecar = |name: &String| SIDECAR_FAULT_NAMES.contains(&name.as_str());
-        let is_kill = |fault: &Fault| is_sidecar(&fault.container) && matches!(fault.kind, FaultKind::Kill(_));
-        let faults = args.faults.iter().filter(|fault| !is_kill(fault)).map(|fault| ("--break", &fault.container));
+        let is_sidecar_kill = |fault: &Fault| is_sidecar(&fault.container) && matches!(fault.kind, FaultKind::Kill(_));
+        let faults =
+            args.faults.iter().filter(|fault| !is_sidecar_kill(fault)).map(|fault| ("--break", &fault.container));
         let unknown = ready.chain(faults).find(|(_, name)| !all.contains(&name.as_str()));
         let Some((flag, name)) = unknown else { return Ok(()) };
         let hint = if is_sidecar(name) { "; podgate's sidecar can only be killed" } else { "" };

@@ -72,7 +72,7 @@ impl<'a> DocumentEditor<'a> {
         edits.iter().try_for_each(|edit| edited_tree.add_edit(edit)).ok()?;
         let style = self.style.get_or_insert_with(|| detect_style(text, tree, *is_json));
         let splicer = Splicer { text, tree, edited_tree: &edited_tree, style };
-        let splices = splicer.collection_splices(id, expected).ok().filter(|_| !splicer.keeps_no_entry(id))?;
+        let splices = splicer.collection_splices(id, expected).ok().filter(|_| !splicer.loses_all_entries(id))?;
         let mut ranges = splices.iter().map(|(at, _)| at);
         let is_inside = ranges.all(|at| whole.start <= at.start && at.end <= whole.end);
         // A template can contain another one. Do not edit the same text twice.

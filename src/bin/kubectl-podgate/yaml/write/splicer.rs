@@ -43,7 +43,7 @@ impl Splicer<'_> {
             let old = slot.old_index.filter(|_| !slot.is_rewritten);
             if let (Some((_, child)), Some(value)) = (old.and_then(|from| self.tree.child(node, from)), value) {
                 let subtree = child..self.tree.nodes[child].subtree_end();
-                if self.keeps_no_entry(child) {
+                if self.loses_all_entries(child) {
                     part.new_value = Some(value);
                 } else if self.edited_tree.changed.range(subtree).next().is_some() {
                     let own = &self.tree.nodes[child];
@@ -78,7 +78,7 @@ impl Splicer<'_> {
 
     /// Returns true if the edits keep none of a collection's entries, so that it must be rendered again. For example, a
     /// `[]` that gets entries becomes a block list, and an emptied block list becomes `[]`.
-    pub(super) fn keeps_no_entry(&self, node: usize) -> bool {
+    pub(super) fn loses_all_entries(&self, node: usize) -> bool {
         let Some(slots) = self.edited_tree.changed.get(&node) else { return false };
         let kind = |node: usize| &self.tree.nodes[node].kind;
         let block =

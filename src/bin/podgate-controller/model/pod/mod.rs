@@ -184,7 +184,7 @@ impl PodModel {
     /// Returns true if the container may be running, so that a probe can succeed.
     pub(crate) fn may_be_running(&self, track: &ContainerTrack) -> bool {
         if track.has_ended() || track.is_gate_closed() {
-            return track.may_have_closed_tether();
+            return track.may_be_untethered();
         }
         let before = || self.tracks.iter().take_while(|other| other.spec.name != track.spec.name);
         track.is_known_running()

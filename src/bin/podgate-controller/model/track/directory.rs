@@ -39,7 +39,7 @@ impl ContainerTrack {
             let event = match (had_ended, is_other_process) {
                 (true, _) => Event::ReportAfterEnd,
                 (false, true) => Event::OtherProcess,
-                _ => return NewEvidence(self.report() != before.as_ref() || is_tethered != was_tethered),
+                (false, false) => return NewEvidence(self.report() != before.as_ref() || is_tethered != was_tethered),
             };
             self.apply(event, now);
             return NewEvidence(true);

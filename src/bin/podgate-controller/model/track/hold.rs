@@ -21,7 +21,8 @@ impl ContainerTrack {
         self.spec.mode == Mode::Hold && !self.is_running() && !for_good
     }
 
-    /// Notes that the container has passed its gate, and then restarts the time limit. Creates the gate if necessary.
+    /// Notes if the container has passed its open gate. Restarts the time limit if the container runs or has run.
+    /// Creates the gate if necessary.
     pub(in crate::model) fn note_run_past_gate(&mut self, now: Instant, wall_clock: SystemTime) {
         let (is_running, ended_at) = (self.is_running(), self.ended_at());
         let gate = self.hold.get_or_insert_with(|| HoldGate::new(now, wall_clock, self.is_resumed));

@@ -144,14 +144,14 @@ impl ContainerTrack {
 
     /// Returns true if the last report is of an open gate, and nothing shows whether the program still runs. A program
     /// that has closed its tether is in this state after a restart of the sidecar or a wrongly detected end.
-    pub(super) fn may_have_closed_tether(&self) -> bool {
+    pub(super) fn may_be_untethered(&self) -> bool {
         self.life.phase == Phase::Free && self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
     }
 
-    /// Stores the verdict after a probe attempt. `at` is the time of this evidence.
-    pub(super) fn on_probe(&mut self, verdict: ProbeVerdict, success: bool, at: Instant, epoch: &str) {
-        if success && self.may_have_closed_tether() {
-            self.run_without_tether(epoch, at);
+    /// Stores the verdict after a probe attempt that began at `began`.
+    pub(super) fn on_probe(&mut self, verdict: ProbeVerdict, success: bool, began: Instant, epoch: &str) {
+        if success && self.may_be_untethered() {
+            self.run_without_tether(epoch, began);
         }
         // A startupProbe that has failed too often is final, because the kubelet then restarts the container.
         if self.startup_result().is_none_or(|(_, has_passed)| has_passed) {
@@ -162,7 +162,7 @@ impl ContainerTrack {
     /// Returns the time for [`apply_untethered_limit`](ContainerTrack::apply_untethered_limit), if it is pending: the
     /// kubelet has then shown an untethered program running for a time, and no new gate has reported.
     pub(crate) fn untethered_due(&self) -> Option<Instant> {
-        let since = self.life.shown_running_since().filter(|_| self.may_have_closed_tether());
+        let since = self.life.shown_running_since().filter(|_| self.may_be_untethered());
         since.map(|since| since + EARLY_TETHER_DROP_WINDOW)
     }
 

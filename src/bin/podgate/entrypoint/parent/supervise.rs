@@ -74,7 +74,7 @@ impl Supervisor<'_> {
         let at = now();
         // A restart window and the delay of the warning below end without an event, so read again later.
         self.next_read = at + REREAD_INTERVAL_MIN;
-        self.reporter.refresh(&view, self.checks.were_given() && self.checks.describe_pending().is_empty());
+        self.reporter.refresh(&view, !self.checks.is_empty() && self.checks.describe_pending().is_empty());
         match self.dependencies.end_reason(&view, at) {
             Some(EndReason::Restarted(_)) if self.child.was_stop_signal_sent() => {}
             Some(why) => self.end_command(why, at),
