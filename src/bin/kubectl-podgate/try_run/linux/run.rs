@@ -31,7 +31,8 @@ pub(crate) fn run(args: &TryArgs) -> CommandResult {
     let planned = source::read(args)?;
     planned.check_flags(args)?;
     let (sender, messages) = sync_channel(MESSAGES_MAX);
-    setup::send_interrupts(sender.clone());
+    let interrupts = sender.clone();
+    setup::on_interrupt(move || interrupts.send(Message::Interrupt).is_ok());
     let scratch = setup::create_directory()?;
     let plan = run_plan::build(args, &planned, &programs, scratch.path())?;
     let mut run = Run::new(args, &plan, &sender);

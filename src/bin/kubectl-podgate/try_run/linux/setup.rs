@@ -4,7 +4,6 @@
 //! the kernel kills the programs that this process has started (see `stand_in`). If SIGKILL ends `try`, only the
 //! directory remains.
 
-use super::supervisor::Message;
 use crate::block_on;
 use crate::error::CommandResult;
 use crate::output::print_error;
@@ -15,7 +14,6 @@ use std::fs::{Permissions, create_dir};
 use std::io::Error;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::mpsc::SyncSender;
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -52,8 +50,8 @@ fn find_in_path(name: &str) -> Option<PathBuf> {
     paths.find(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok())
 }
 
-/// Sends [`Message::Interrupt`] at each Ctrl-C, SIGTERM and SIGHUP, until the receiver is dropped.
-pub(super) fn send_interrupts(sender: SyncSender<Message>) {
+/// Calls `act` at each Ctrl-C, SIGTERM and SIGHUP until `act` returns false.
+pub(super) fn on_interrupt(act: impl Fn() -> bool + Send + 'static) {
     std::thread::spawn(move || {
         let followed = block_on(async {
             let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
@@ -61,7 +59,9 @@ pub(super) fn send_interrupts(sender: SyncSender<Message>) {
             let mut signals = signals.map_err(|error| error_chain(&error))?;
             loop {
                 select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
-                let Ok(()) = sender.send(Message::Interrupt) else { return Ok(()) };
+                if !act() {
+                    return Ok(());
+                }
             }
         });
         followed.unwrap_or_else(|error| _ = print_error(&error));
