@@ -74,7 +74,7 @@ impl Text {
     }
 }
 
-/// Returns the name of a variable or flag in lower case, with hyphens: `db-host` for `DB_HOST`, `dbhost` for `dbHost`.
+/// Returns the name of a variable or flag in lower case, with hyphens. Does not split camel case.
 pub(super) fn setting_name(name: &str) -> String {
     name.trim_start_matches('-').to_lowercase().replace('_', "-")
 }
