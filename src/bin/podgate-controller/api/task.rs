@@ -34,8 +34,8 @@ impl ApiTask {
         ApiTask { shared, desired, pod_updates, watch_task: None }
     }
 
-    /// Publishes `annotations`. With `may_have_held_container`, patches that release no container are collected for longer, because
-    /// each sync of the Pod delays the release of a held container.
+    /// Publishes `annotations`. With `may_have_held_container`, patches that release no container are collected for
+    /// longer, because each sync of the Pod delays the release of a held container.
     pub(crate) fn publish(&self, annotations: Annotations, may_have_held_container: bool) {
         self.shared.may_have_held_container.set(may_have_held_container);
         self.desired.send_replace(annotations);

@@ -5,7 +5,7 @@ use crate::clock::now;
 use crate::input::pod_facts::PodFacts;
 use crate::model::ready_filter::KubeletReadyFilter;
 use crate::model::status_trust::Trust;
-use crate::model::track::{ContainerTrack, NewEvidence};
+use crate::model::track::ContainerTrack;
 use crate::probe::prober::{Attempt, ProbeEvent};
 use podgate::core::container_list::merge_containers;
 use podgate::core::names;
@@ -96,7 +96,7 @@ impl Controller {
                     continue;
                 }
             }
-            if let NewEvidence(true) = self.pod.on_report(&container, directory, now()) {
+            if self.pod.on_report(&container, directory, now()) {
                 self.wake_up(container);
             }
         }

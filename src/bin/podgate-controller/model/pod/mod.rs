@@ -6,7 +6,7 @@ mod hold;
 
 use crate::input::pod_facts::PodFacts;
 use crate::input::report_file::DirectoryState;
-use crate::model::track::{ContainerTrack, NewEvidence};
+use crate::model::track::ContainerTrack;
 use podgate::core::annotations::Annotations;
 use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::{KubeletReady, resolve_state};
@@ -85,9 +85,9 @@ impl PodModel {
         }
     }
 
-    /// Stores the content of a container's directory.
-    pub(crate) fn on_report(&mut self, name: &str, mut directory: DirectoryState, now: Instant) -> NewEvidence {
-        let Some(track) = self.tracks.iter_mut().find(|t| t.spec.name == name) else { return NewEvidence(false) };
+    /// Stores the content of a container's directory. Returns true if it has changed and counts as evidence.
+    pub(crate) fn on_report(&mut self, name: &str, mut directory: DirectoryState, now: Instant) -> bool {
+        let Some(track) = self.tracks.iter_mut().find(|t| t.spec.name == name) else { return false };
         let counts = |report: &Report| {
             report.is_from_sandbox(&self.sandbox)
                 || track.restart_decision_for(report.exit_code) == RestartDecision::Final

@@ -39,7 +39,7 @@ impl PodModel {
     fn receive_report(&mut self, name: &str, report: Option<Report>) -> bool {
         let is_tethered = report.as_ref().is_some_and(|report| report.ticket.is_some());
         let directory = DirectoryState { report, is_rewritten: true, is_tethered, is_listening: false };
-        self.on_report(name, directory, now()).0
+        self.on_report(name, directory, now())
     }
 
     fn receive_verdict(&mut self, name: &str, verdict: ProbeVerdict) {

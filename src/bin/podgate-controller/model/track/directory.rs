@@ -1,15 +1,15 @@
 //! Handles the content of a container's directory: the agent's report and the tether.
 
 use super::life::{EARLY_TETHER_DROP_WINDOW, Event, Phase};
-use super::{ContainerTrack, Gate, NewEvidence};
+use super::{ContainerTrack, Gate};
 use crate::input::report_file::DirectoryState;
 use podgate::core::container::Mode;
 use podgate::core::report::{GateState, PreStopState, Report};
 use std::time::Instant;
 
 impl ContainerTrack {
-    /// Stores the content of the container's directory.
-    pub(crate) fn on_report(&mut self, directory: DirectoryState, epoch: &str, now: Instant) -> NewEvidence {
+    /// Stores the content of the container's directory. Returns true if it has changed and counts as evidence.
+    pub(crate) fn on_report(&mut self, directory: DirectoryState, epoch: &str, now: Instant) -> bool {
         let DirectoryState { report, is_rewritten, is_tethered, is_listening } = directory;
         // A container with neither an entrypoint gate nor a hook of podgate has no tether. Ignore a lock in the
         // directory of such a container.
@@ -39,13 +39,13 @@ impl ContainerTrack {
             let event = match (had_ended, is_other_process) {
                 (true, _) => Event::ReportAfterEnd,
                 (false, true) => Event::OtherProcess,
-                (false, false) => return NewEvidence(self.report() != before.as_ref() || is_tethered != was_tethered),
+                (false, false) => return self.report() != before.as_ref() || is_tethered != was_tethered,
             };
             self.apply(event, now);
-            return NewEvidence(true);
+            return true;
         }
         let has_changed = is_new_gate || is_tethered != was_tethered || had_ended != self.has_ended();
-        NewEvidence(has_changed || self.report().is_some() && self.report() != before.as_ref())
+        has_changed || self.report().is_some() && self.report() != before.as_ref()
     }
 
     /// Returns true if the gate has reported a new ticket.

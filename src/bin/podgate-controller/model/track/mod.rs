@@ -88,9 +88,6 @@ pub(super) struct IncarnationObservations {
     pub(super) has_passed_gate: bool,
 }
 
-/// True if the content of a container's directory has changed and counts as evidence.
-pub(crate) struct NewEvidence(pub(crate) bool);
-
 impl ContainerTrack {
     pub(super) fn new(spec: Container, is_resumed: bool) -> ContainerTrack {
         ContainerTrack { spec, is_resumed, ..ContainerTrack::default() }

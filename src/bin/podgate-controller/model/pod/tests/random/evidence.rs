@@ -29,7 +29,7 @@ impl World {
         let has_code = actor.report.as_ref().is_some_and(|report| report.exit_code.is_some());
         let sees_end = has_code || !is_open || actor.has_end_released && actor.seen_open.is_some_and(is_late);
         let sees_all = actor.has_agent() && (is_tethered || actor.process != Process::Program && sees_end);
-        if let NewEvidence(true) = self.pod.on_report(&name, directory, self.now) {
+        if self.pod.on_report(&name, directory, self.now) {
             self.pod.is_pod_stale &= self.has_api;
         }
         // Only the first look after a change shows its time.
