@@ -130,7 +130,7 @@ compare: ## Test every fault on podgate and on other ways to order containers, w
 	PODGATE_REGENERATE=measured $(cargo) test --locked --test kubelet guarantees::table
 	@sed -n '/begin compared/,/end compared/p' docs/guarantees.md
 
-matrix: ## Test several versions of Kubernetes and of the runtime, write docs/compatibility.md, and test arm64 under QEMU (2 hours): PLACES=1.37/2/runc-1.5; 1.36/debian/runc/vm has cgroup v2
+matrix: ## Test several versions of Kubernetes and of the runtime, write docs/compatibility.md, and test arm64 under QEMU (3 hours): PLACES=1.37/2/runc-1.5; 1.36/debian/runc/vm has cgroup v2
 	tests/kubelet/matrix $(PLACES) -- $(SCENARIO)
 	[[ -n "$(PLACES)" ]] || tests/arm64
 
