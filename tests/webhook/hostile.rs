@@ -119,7 +119,8 @@ fn too_large_bodies_get_status_413() {
     let announced = format!("{head}Content-Length: 4194305\r\n\r\n");
     assert_eq!(client.raw(announced.as_bytes()).unwrap().status, 413);
     let chunk = format!("100000\r\n{}\r\n", " ".repeat(1 << 20));
-    // The last chunk exceeds 4 MiB, because the webhook closes the connection of a client that still sends.
+    // Only the last chunk exceeds 4 MiB. The webhook then closes the connection, so a client that has more to send would
+    // get an error in place of the answer.
     let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{}1\r\n \r\n", chunk.repeat(4));
     assert_eq!(client.raw(chunked.as_bytes()).unwrap().status, 413);
     // The webhook reads a body of the maximum size. This body contains only spaces, so it is not a review.
