@@ -12,11 +12,13 @@ use std::time::{Duration, Instant};
 const MAX_CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Returns the time until the next check for a listening socket: 0.1 % of the time since the start of probing, but at
-/// least 1 ms. If the process woke up over 0.2 ms late, the node is busy. The time is then at least 30 times the delay
-/// beyond 0.2 ms. It is never longer than 100 ms.
-pub fn listen_check_interval(elapsed: Duration, late: Duration) -> Duration {
-    let unusual = late.saturating_sub(Duration::from_micros(200));
-    (elapsed / 1000).max(unusual * 30).clamp(Duration::from_millis(1), Duration::from_millis(100))
+/// least 1 ms. If the process wakes up over 0.2 ms late, the node is busy, so the time is at least 30 times the delay
+/// beyond 0.2 ms. Because a single wake-up can be late, or on time, by chance, this second part is at least half of
+/// `last`, the previous result, and at most the longer of `late` and twice `last`. The result is at most 100 ms.
+fn listen_check_interval(elapsed: Duration, late: Duration, last: Duration) -> Duration {
+    let busy = late.saturating_sub(Duration::from_micros(200)) * 30;
+    let idle = (elapsed / 1000).max(Duration::from_millis(1));
+    busy.clamp(last / 2, late.max(last * 2)).max(idle).min(Duration::from_millis(100))
 }
 
 /// Schedule of the probes of one container.
@@ -30,6 +32,8 @@ pub struct ProbeSchedule {
     /// Time of the next check for a listening socket; `None` if no further check is needed, the check has failed, or
     /// the schedule has no address to check.
     pub listen_check_at: Option<Instant>,
+    /// Planned time from the last check for a listening socket to the next; zero before the first check.
+    listen_interval: Duration,
     min_interval: Duration,
     /// True if a socket has begun to listen, so that the next attempt is due at once.
     is_expedited: bool,
@@ -44,8 +48,16 @@ impl ProbeSchedule {
         let (startup, readiness) = (container.startup_probe.as_ref(), container.readiness_probe.as_ref());
         let progress = ProbeProgress::for_network(startup, readiness, min_interval)?;
         let progress = if passes_all { progress.assume_passed() } else { progress };
-        let (listen_check_at, is_expedited, confirmation) = (Some(since), false, None);
-        Some(ProbeSchedule { container, progress, since, listen_check_at, min_interval, is_expedited, confirmation })
+        Some(ProbeSchedule {
+            container,
+            progress,
+            since,
+            listen_check_at: Some(since),
+            listen_interval: Duration::ZERO,
+            min_interval,
+            is_expedited: false,
+            confirmation: None,
+        })
     }
 
     /// Starts again for another incarnation of the container, whose probing starts at `since`.
@@ -99,7 +111,8 @@ impl ProbeSchedule {
     /// caller's last wake-up.
     pub fn on_not_listening(&mut self, now: Instant, late: Duration) {
         let elapsed = now.saturating_duration_since(self.since);
-        self.listen_check_at = Some(now + listen_check_interval(elapsed, late));
+        self.listen_interval = listen_check_interval(elapsed, late, self.listen_interval);
+        self.listen_check_at = Some(now + self.listen_interval);
     }
 
     /// Returns the probe to attempt now.
@@ -127,5 +140,22 @@ impl ProbeSchedule {
             self.listen_check_at = None;
         }
         self.progress.verdict()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_for_a_listening_socket_become_rare() {
+        let ms = Duration::from_millis;
+        let at = |elapsed, late_us, last| listen_check_interval(elapsed, Duration::from_micros(late_us), last);
+        let (zero, hour) = (Duration::ZERO, Duration::from_hours(1));
+        assert_eq!([zero, ms(500), ms(5_000), hour].map(|elapsed| at(elapsed, 90, zero)), [1, 1, 5, 100].map(ms));
+        let busy = [zero, ms(1), ms(2), ms(10), ms(60), ms(90)].map(|last| at(zero, 3_000, last));
+        assert_eq!(busy, [3, 3, 4, 20, 84, 84].map(ms));
+        assert_eq!([at(zero, 50_000, zero), at(zero, 3_000_000, zero)], [50, 100].map(ms), "long delays");
+        assert_eq!([at(zero, 90, ms(90)), at(zero, 90, ms(2))], [45, 1].map(ms));
     }
 }

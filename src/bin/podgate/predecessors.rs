@@ -83,9 +83,8 @@ impl Predecessors {
         self.list.iter().map(|one| ready(one.name())).collect()
     }
 
-    /// Runs the probes and searches that are due, without blocking.
-    pub(crate) fn run_due(&mut self, now: Instant) {
-        let late = self.due.map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
+    /// Runs the probes and searches that are due, without blocking. `late` is the delay of the last wake-up.
+    pub(crate) fn run_due(&mut self, now: Instant, late: Duration) {
         loop {
             let runs: Vec<bool> = self.list.iter().map(|one| self.is_asked(one)).collect();
             self.due = None;

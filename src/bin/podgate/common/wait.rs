@@ -55,10 +55,11 @@ impl Wait<'_> {
         let mut method = None;
         let mut reason = Vec::new();
         let mut message_due: Option<Instant> = None;
+        let mut late = Duration::ZERO;
         loop {
             let mut at = now();
             let view = if let Some(asked) = &mut predecessors {
-                asked.run_due(at);
+                asked.run_due(at, late);
                 asked.view()
             } else {
                 let view = watch.read(|| self.sources.view());
@@ -136,6 +137,10 @@ impl Wait<'_> {
             let others = checks.poll_fds().chain(fallback.poll_fds()).chain(signals);
             let others = others.chain(predecessors.iter().flat_map(Predecessors::poll_fds));
             watch.wait(pause, others.collect()).map_err(Failure::setup_error("cannot wait"))?;
+            // Measure from the start of the pause, so that the time does not include the gate's own work.
+            if !pause.is_zero() {
+                late = now().saturating_duration_since(at + pause);
+            }
             if let Some(signal) = self.signals.and_then(SignalFd::next_signal) {
                 let received = format!("{} while waiting; the command was not run", signals::name(signal));
                 return Err(Failure::by_signal(signal, &received));

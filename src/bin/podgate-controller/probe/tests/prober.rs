@@ -3,7 +3,6 @@
 use super::*;
 use crate::clock::now;
 use crate::probe::prober::{ProbeEvent, Prober};
-use podgate::edge::probe_schedule::listen_check_interval;
 use std::cell::Cell;
 
 /// Time limit for a test that would otherwise hang.
@@ -12,15 +11,6 @@ const HANG: Duration = Duration::from_secs(30);
 fn container(name: &str, port: u16) -> Container {
     let probe = Probe { timeout_seconds: 600, ..probe(Handler::HttpGet(http_get(port, "/"))) };
     Container { name: name.to_owned(), readiness_probe: Some(probe), ..Container::default() }
-}
-
-#[test]
-fn checks_for_a_listening_socket_become_rare() {
-    let at = |elapsed_ms, late_us| {
-        listen_check_interval(Duration::from_millis(elapsed_ms), Duration::from_micros(late_us)).as_millis()
-    };
-    assert_eq!([at(0, 0), at(500, 90), at(5_000, 90), at(3_600_000, 90)], [1, 1, 5, 100]);
-    assert_eq!([at(0, 3_000), at(5_000, 3_000), at(5_000, 3_000_000)], [84, 84, 100], "on a busy node");
 }
 
 /// A listening socket makes a probe start at once, but only if it listens on the probe's own address.
