@@ -131,7 +131,7 @@ fn readme_commands_work_as_written() {
     let targets: Vec<&str> = targets.lines().filter_map(|line| line.split("  ").next()).collect();
     assert_eq!(targets, ["make demo", "make e2e"]);
     // `tests/tool/book` lists the commands that no test runs.
-    let [_images, by_plugin, annotate, again, _chart, bind, upgrade, uninstall, _release] =
+    let [_images, _files, by_plugin, annotate, again, _chart, bind, upgrade, uninstall, _release] =
         &page("docs/install.md")[..]
     else {
         panic!("docs/install.md has other blocks than this test expects")

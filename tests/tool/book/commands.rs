@@ -115,5 +115,5 @@ fn commands_on_the_page_about_installation_work() {
     let lines = blocks.iter().flat_map(|block| block.text.lines().map(line));
     let lines: Vec<Copied> = lines.filter(|line| line.text.starts_with("kubectl podgate ")).collect();
     let local = lines.iter().filter(|line| !needs_a_cluster(&line.text));
-    assert_eq!(local.map(run).count(), 4, "{lines:#?}");
+    assert_eq!(local.map(run).count(), 5, "{lines:#?}");
 }
