@@ -9,8 +9,8 @@ use std::fs;
 const READY_FILE: &str = "/podgate-self/ready";
 
 /// Returns Pods with the containers `db`, `api` and `web`, each Pod with its label: the Pods whose label contains one of
-/// `words`. Without words, returns all Pods except those with tokens, so that a run stays short. `after` is the time from
-/// the start of `db` until `db` is Ready.
+/// `words`. Without words, returns all Pods except those with tokens or livenessProbes, so that a run stays short.
+/// `after` is the time from the start of `db` until `db` is Ready.
 pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> {
     let others = |with: fn(Container, &[&str]) -> Container| {
         let others = [("api", 8002, &["--until", "db"][..]), ("web", 8003, &["--until", "db", "--until", "api"])];
@@ -32,14 +32,10 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         pod
     };
     let unordered = |container, _: &[&str]| container;
-    let alone = |is_live: bool| {
-        // A livenessProbe makes the gate need a startupProbe.
-        let probed = |own: Container, port: u16| match is_live {
-            true => own.http(port).with(json!({"livenessProbe": {"tcpSocket": {"port": port}}})),
-            false => own.http(port),
-        };
-        let (first, second) = (db(), probed(server("api"), 8002));
-        let last = probed(server("web"), 8003).asking(&[&first, &second], &[]);
+    let live = |container: Container, _: &[&str]| container.live();
+    let alone = |probed: fn(Container) -> Container| {
+        let (first, second) = (db(), probed(server("api").http(8002)));
+        let last = probed(server("web").http(8003)).asking(&[&first, &second], &[]);
         pod(first.clone(), vec![second.asking(&[&first], &[]), last])
     };
     let native = natives(plain(pod(db(), others(unordered))));
@@ -55,8 +51,12 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("the same native sidecars, with three execs", three_execs(idle(native.clone()))),
         ("native sidecars, podgate's volumes", idle(natives(without_sidecar(pod(db(), others(unordered)))))),
         ("podgate, entrypoint", gated.clone()),
-        ("podgate, no sidecar", alone(false)),
-        ("podgate, no sidecar, with livenessProbes", alone(true)),
+        ("podgate, no sidecar", alone(|own| own)),
+        // A livenessProbe makes the gate need a startupProbe.
+        ("with livenessProbes: db and api as native sidecars", natives(plain(pod(db(), others(live))))),
+        ("with livenessProbes: the same and an idle one", idle(natives(plain(pod(db(), others(live)))))),
+        ("with livenessProbes: entrypoint", pod(db(), others(|own, until| own.live().gate(until)))),
+        ("with livenessProbes: no sidecar", alone(Container::live)),
         // These labels contain no word that selects one of the other rows in bench/RESULTS.md.
         ("with tokens: native sidecars and an idle one", with_tokens(idle(native))),
         ("with tokens: entrypoint", with_tokens(gated)),
@@ -67,7 +67,7 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("podgate, post-start", pod(db().hook(&[]), hooked)),
     ];
     rows.retain(|(label, _)| match words {
-        [] => !label.starts_with("with tokens"),
+        [] => !label.starts_with("with "),
         words => words.iter().any(|word| label.contains(word)),
     });
     rows

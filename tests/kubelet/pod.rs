@@ -37,11 +37,11 @@ enum OrderMode {
     None,
     /// Post-start mode: the container has podgate's postStart hook with these flags.
     PostStart(Vec<String>),
-    /// Entrypoint mode: podgate's gate with these flags precedes the command. `has_startup_probe` adds the startupProbe
-    /// `podgate opened`.
+    /// Entrypoint mode: podgate's gate with these flags precedes the command. `may_have_startup_probe` allows the
+    /// startupProbe `podgate opened`.
     Entrypoint {
         flags: Vec<String>,
-        has_startup_probe: bool,
+        may_have_startup_probe: bool,
     },
     /// A gate without a sidecar, which runs the probes of these containers itself, with these further flags.
     Asking {
@@ -141,9 +141,9 @@ impl Container {
         self
     }
 
-    /// Adds podgate's gate with `flags` in front of the test server, and the gate's startupProbe.
+    /// Adds podgate's gate with `flags` in front of the test server, and the gate's startupProbe if `inject` would.
     pub(crate) fn gate(mut self, flags: &[&str]) -> Self {
-        self.mode = OrderMode::Entrypoint { flags: to_strings(flags).collect(), has_startup_probe: true };
+        self.mode = OrderMode::Entrypoint { flags: to_strings(flags).collect(), may_have_startup_probe: true };
         self
     }
 
@@ -174,10 +174,16 @@ impl Container {
         self
     }
 
+    /// Adds a livenessProbe like the readinessProbe.
+    pub(crate) fn live(self) -> Self {
+        let probe = self.probe.clone();
+        self.with(json!({"livenessProbe": probe}))
+    }
+
     /// Removes the gate's startupProbe. The kubelet then reports a waiting container as started.
     pub(crate) fn without_startup_probe(mut self) -> Self {
-        if let OrderMode::Entrypoint { has_startup_probe, .. } = &mut self.mode {
-            *has_startup_probe = false;
+        if let OrderMode::Entrypoint { may_have_startup_probe, .. } = &mut self.mode {
+            *may_have_startup_probe = false;
         }
         self
     }
@@ -235,9 +241,7 @@ impl Container {
                 let gate = ["entrypoint", "--container", &self.name, "--log-format", "json"];
                 spec["command"] = json!(podgate(&gate, &flags));
                 spec["args"] = to_strings(&["/testserver"]).chain(self.arguments.iter().cloned()).collect();
-                // As `inject` writes it: a network readinessProbe alone fails while the gate waits.
-                let is_network = self.probe.as_ref().is_some_and(|probe| probe["exec"].is_null());
-                if !is_network || ["livenessProbe", "startupProbe"].iter().any(|probe| !patch[probe].is_null()) {
+                if self.needs_startup_probe() {
                     spec["startupProbe"] = json!({"exec": {"command": podgate(&["opened", "--wait"], &[])},
                         "periodSeconds": 1, "timeoutSeconds": 335, "failureThreshold": 1});
                 }
@@ -256,12 +260,12 @@ impl Container {
                 let mount = json!({"name": "podgate-info", "mountPath": "/podgate-info", "readOnly": true});
                 spec["volumeMounts"].as_array_mut().expect("mounts").push(mount);
             }
-            OrderMode::Entrypoint { flags, has_startup_probe } => {
+            OrderMode::Entrypoint { flags, may_have_startup_probe } => {
                 let gate = ["entrypoint", "--container", &self.name, "--log-format", "json"];
                 let separator = ["--".to_owned()];
                 spec["command"] = json!(podgate(&gate, &[&flags[..], &separator].concat()));
                 spec["args"] = to_strings(&["/testserver"]).chain(self.arguments.iter().cloned()).collect();
-                if *has_startup_probe {
+                if *may_have_startup_probe && self.needs_startup_probe() {
                     // Declare the container's own startupProbe only in `--containers`: the sidecar runs this probe.
                     let own = patch.as_object_mut().expect("an object").remove("startupProbe");
                     let flags: &[&str] = if own.is_some() { &["--sidecar-check"] } else { &[] };
@@ -276,6 +280,16 @@ impl Container {
         }
         merge(&mut spec, patch);
         spec
+    }
+
+    /// Returns true if `inject` writes the gate's startupProbe. An `httpGet` or `grpc` readinessProbe alone fails while
+    /// the gate waits.
+    fn needs_startup_probe(&self) -> bool {
+        let fails = |probe: &Value| {
+            (probe["httpGet"].is_object() || probe["grpc"].is_object()) && probe["initialDelaySeconds"].is_null()
+        };
+        let is_alone = ["livenessProbe", "startupProbe"].iter().all(|probe| self.patch[probe].is_null());
+        !(is_alone && self.probe.as_ref().is_some_and(fails))
     }
 
     /// Returns the container's entry for `--containers`.

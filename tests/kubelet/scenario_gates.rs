@@ -13,7 +13,9 @@ use crate::scene::Scene;
 fn gates_start_a_chain_in_order() {
     let scene = Scene::shared("gates");
     scene.grant_pod_access();
-    let run = scene.create(&Pod::new("gates", gated_chain_containers("1500ms", &[])));
+    // With a livenessProbe, a gate has a startupProbe.
+    let [db, api, web] = gated_chain_containers("1500ms", &[]);
+    let run = scene.create(&Pod::new("gates", [db, api.live(), web.live()]));
     let up = run.wait_until_up();
     let lives = run.assert_order(&["db", "api", "web"]);
     for gated in &lives {
@@ -29,8 +31,10 @@ fn gates_start_a_chain_in_order() {
 fn gates_keep_the_order_without_a_startup_probe() {
     let scene = Scene::shared("gates-bare");
     scene.grant_pod_access();
-    let containers = gated_chain_containers("3s", &[]).map(|container| container.without_startup_probe());
-    let run = scene.create(&Pod::new("gates-bare", containers));
+    let bare = |name: &str, until: &[&str]| server(name).gate(until).without_startup_probe();
+    let [api, web] = [bare("api", &["--until", "db"]), bare("web", &["--until", "db", "--until", "api"])];
+    let db = server("db").http(8001).ready_after("3s");
+    let run = scene.create(&Pod::new("gates-bare", [db, api, web]));
     run.wait_until_up();
     run.assert_order(&["db", "api", "web"]);
 }

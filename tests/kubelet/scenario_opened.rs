@@ -189,6 +189,7 @@ fn killed_probe_is_started_again() {
     }
     scene.grant_pod_access();
     let [db, api, web] = gated_chain_containers("12s", &[]);
+    let api = api.with(liveness(json!({"tcpSocket": {"port": 8002}})));
     let run = scene.create(&Pod::new("opened-killed", [db, api, web]));
     let first = eventually("the probe of api waits", 60, || run.agent_pid("api", "opened"));
     let pid = Pid::from_raw(i32::try_from(first).expect("a pid")).expect("a pid");

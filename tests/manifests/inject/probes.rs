@@ -204,6 +204,49 @@ fn values_of_variables_in_exec_probes_are_written_into_the_check() {
     }
 }
 
+/// A gate needs no startupProbe if the kubelet's only other probe is sure to fail while the gate waits.
+#[test]
+fn gate_has_a_startup_probe_unless_the_readiness_probe_fails_during_the_wait() {
+    let (http, exec) = (json!({"httpGet": {"port": 80}}), json!({"exec": {"command": ["x"]}}));
+    let plain = json!({"readinessProbe": http, "ports": [{"containerPort": 80}]});
+    let other_port = json!({"containerPort": 81});
+    let cases = [
+        // Fields of `api`, of `db` and of the Pod, and whether the gate of `api` needs the startupProbe.
+        (plain.clone(), json!({}), json!({}), false),
+        (json!({"readinessProbe": {"tcpSocket": {"port": 80}}}), json!({}), json!({}), true),
+        (json!({"readinessProbe": {"grpc": {"port": 80}}}), json!({"ports": [other_port]}), json!({}), false),
+        (json!({}), json!({}), json!({}), true),
+        (json!({"readinessProbe": exec}), json!({}), json!({}), true),
+        (json!({"readinessProbe": http, "livenessProbe": http}), json!({}), json!({}), true),
+        (json!({"readinessProbe": http, "livenessProbe": exec}), json!({}), json!({}), true),
+        (json!({"readinessProbe": http, "startupProbe": http}), json!({}), json!({}), true),
+        (json!({"readinessProbe": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}), json!({}), json!({}), true),
+        (json!({"readinessProbe": {"httpGet": {"port": 80}, "initialDelaySeconds": 5}}), json!({}), json!({}), true),
+        (plain.clone(), json!({"ports": [{"containerPort": 80}]}), json!({}), true),
+        (plain.clone(), json!({"livenessProbe": http}), json!({}), true),
+        (plain, json!({}), json!({"hostNetwork": true}), true),
+    ];
+    for (api, db, pod, needed) in cases {
+        for annotations in [
+            json!({"podgate.io/order": "db, api"}),
+            json!({"podgate.io/order": "db, api", "podgate.io/sidecar": "none"}),
+        ] {
+            let container = |name: &str, more: &Value| {
+                let mut own = json!({"name": name, "image": "x", "command": ["x"]});
+                own.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                own
+            };
+            let mut db = container("db", &db);
+            db["readinessProbe"] = json!({"tcpSocket": {"port": 5432}});
+            let mut template = json!({"metadata": {"annotations": annotations}, "spec": pod});
+            template["spec"]["containers"] = json!([db, container("api", &api)]);
+            let written = injected(&template).value;
+            let probe = &written["spec"]["containers"][1]["startupProbe"];
+            assert_eq!(probe["exec"].is_object(), needed, "{template}");
+        }
+    }
+}
+
 #[test]
 fn delays_and_thresholds_of_probes_count_from_the_opening_of_the_gate() {
     let http = |more: Value| {
@@ -224,8 +267,8 @@ fn delays_and_thresholds_of_probes_count_from_the_opening_of_the_gate() {
         (exec(json!({"initialDelaySeconds": 7})), http(json!({"initialDelaySeconds": 9})), true, &["7s"], &["9s"], 314),
         // Nobody runs this exec probe but the kubelet, so podgate does not know when the container is Ready.
         (exec(json!({"initialDelaySeconds": 7})), http(json!({"initialDelaySeconds": 9})), false, &[], &["7s"], 312),
-        (none.clone(), http(json!({"initialDelaySeconds": 9})), true, &[], &[], 305),
-        (http(json!({})), none, true, &[], &[], 305),
+        (none, http(json!({"initialDelaySeconds": 9})), true, &[], &[], 305),
+        (http(json!({})), http(json!({})), true, &[], &[], 305),
     ] {
         let mut api = json!({"name": "api", "image": "x", "command": ["x"]});
         for (field, probe) in [("readinessProbe", &readiness), ("livenessProbe", &liveness)] {

@@ -116,6 +116,27 @@ fn pod_has_not_started_while_a_gate_waits() {
     assert!(view["started"] == false, "{view:#}");
 }
 
+/// Such a gate has no startupProbe, because the readinessProbe fails while the gate waits.
+#[test]
+fn gate_without_a_startup_probe_waits_while_its_dependency_is_not_ready() {
+    let list = r#"[{"name":"db"},{"name":"api","mode":"entrypoint","until":["db"]}]"#;
+    let mut pod = chain();
+    pod["spec"]["initContainers"][0]["env"] = json!([{"name": "PODGATE_CONTAINERS", "value": list}]);
+    pod["spec"]["containers"] = json!([{"name": "db"}, gate("api", &["db"])]);
+    let ended = |code: i32| json!({"name": "api", "ready": false, "state": {"terminated": {"exitCode": code}}});
+    for (db, api, started) in [
+        (false, running("api", false), false),
+        (true, running("api", false), true),
+        (false, running("api", true), true),
+        (false, ended(0), true),
+        (false, ended(75), false),
+    ] {
+        pod["status"]["containerStatuses"] = json!([running("db", db), api]);
+        let view = status_json(&pod);
+        assert_eq!(view["started"], started, "{view:#}");
+    }
+}
+
 #[test]
 fn since_has_its_source_or_is_absent() {
     let since = |pod: &Value| {

@@ -150,6 +150,7 @@ fn waiting_gate_without_a_sidecar_is_shown() {
         container["command"] = json!(["/podgate/bin/podgate", "entrypoint", "--ask", "db http://:80/", "--", "/api"]);
         container["startupProbe"] = json!({"exec": {"command": ["/podgate/bin/podgate", "opened", "--wait"]}});
         lean["status"]["containerStatuses"][at]["started"] = has_started.into();
+        lean["status"]["containerStatuses"][at]["ready"] = has_started.into();
     }
     let timeline = timeline_of(&lean);
     for (name, expected) in [("api", "run 4000-"), ("web", "gate 4000-")] {

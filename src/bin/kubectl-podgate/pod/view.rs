@@ -13,7 +13,7 @@ use podgate::core::pod::{Container, ContainerStatus};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::{Stage, State};
 use podgate::core::times::{Milestone, Times};
-use podgate::core::until::{ConditionStatus, WaitCondition};
+use podgate::core::until::{ConditionStatus, WaitCondition, WantedState};
 use podgate::order::dollars;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
@@ -123,15 +123,20 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
         let mut container = PodContainer { spec, declared, role, gate, kubelet };
         container.kubelet.is_held = container.is_hold() && container.kubelet.lacks_hold_variable();
         let asks_gate = |probe: &Probe| probe.opened_command().is_some();
-        let is_ready = |name: &str| statuses.clone().any(|status| status.name == name && status.ready);
-        container.kubelet.is_in_gate = match (status, &container.gate) {
-            (Some(status), _) if spec.startup_probe.as_ref().is_some_and(asks_gate) => status.started == Some(false),
-            // This gate has no startupProbe, because the readinessProbe fails while the gate waits.
-            (Some(status), Some(gate)) if gate.asks => {
-                !status.ready && gate.until.iter().any(|until| !is_ready(&until.container))
-            }
-            _ => false,
+        let is_unmet = |until: &WaitCondition| {
+            let is_ready = |status: &ContainerStatus| status.name == until.container && status.ready;
+            until.want == WantedState::Ready && !statuses.clone().any(is_ready)
         };
+        let may_wait = status.is_some_and(|status| !status.ready) && container.kubelet.exit_code != Some(0);
+        container.kubelet.is_in_gate = may_wait
+            && match &container.gate {
+                _ if spec.startup_probe.as_ref().is_some_and(asks_gate) => {
+                    status.is_some_and(|status| status.started == Some(false))
+                }
+                // This gate has no startupProbe, because the readinessProbe fails while the gate waits.
+                Some(gate) => gate.mode == Mode::Entrypoint && gate.until.iter().any(is_unmet),
+                None => false,
+            };
         container
     });
     containers.collect()

@@ -146,9 +146,10 @@ impl Evidence<'_> {
         let first = self.first_event(Some(name), "Started");
         let kubelet_start = by_kubelet(&kubelet.started_at).filter(|_| kubelet.restarts == 0).or(first);
         let mode = container.gate.as_ref().map_or(Mode::None, |gate| gate.mode);
-        // Without a sidecar, only the kubelet shows that a gate waits.
-        let gate = by_podgate(Milestone::GateWaiting).or(kubelet_start.filter(|_| kubelet.is_in_gate));
         let opened = by_podgate(Milestone::GateOpened);
+        // Without published times, only the kubelet shows that a gate waits.
+        let waits = opened.is_none() && kubelet.is_in_gate;
+        let gate = by_podgate(Milestone::GateWaiting).or(kubelet_start.filter(|_| waits));
         let sidecar_start = by_podgate(Milestone::Started);
         let (created, started) = match mode {
             // The kubelet starts the gate, and the gate starts the program.

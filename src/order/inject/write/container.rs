@@ -3,6 +3,7 @@
 use super::Writer;
 use crate::core::container::{Container, Handler, Probe};
 use crate::core::names;
+use crate::core::until::WantedState;
 use crate::order::declare::spec::{Spec, shares_processes};
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::dollars;
@@ -105,14 +106,22 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns true if a closed gate needs no startupProbe. Without a sidecar, the only probe of such a container is a
-    /// network readinessProbe of a port of its own: it fails while the gate waits, and the kubelet runs no `exec`.
+    /// Returns true if a closed gate needs no startupProbe: the only probe of such a container is an `httpGet` or `grpc`
+    /// readinessProbe of a port of its own. It fails while the gate waits, and the kubelet runs no `exec`. A `tcpSocket`
+    /// probe can pass, because the proxy of a service mesh accepts each connection. The kubelet counts
+    /// `initialDelaySeconds` from the start of the gate, so a probe with a delay needs the startupProbe. Without
+    /// published states, `status` knows only from it whether a gate with other conditions than Ready has opened.
     fn is_unready_while_closed(&self, own: &CommandLines<'_>, gate: &GatePlan) -> bool {
-        let is_network = |probe: &Probe| !probe.is_exec() && probe.handler.host().is_none();
-        own.predecessors.is_some()
-            && gate.checks.is_empty()
-            && ["livenessProbe", "startupProbe"].iter().all(|field| own.spec[*field].is_null())
-            && own.container.readiness_probe.as_ref().is_some_and(is_network)
+        let fails = |probe: &Probe| {
+            matches!(probe.handler, Handler::HttpGet(_) | Handler::Grpc(_))
+                && probe.handler.host().is_none()
+                && probe.initial_delay_seconds == 0
+        };
+        gate.checks.is_empty()
+            && own.planned.after.iter().all(|until| until.want == WantedState::Ready)
+            && own.container.startup_probe.is_none()
+            && own.spec["livenessProbe"].is_null()
+            && own.container.readiness_probe.as_ref().is_some_and(fails)
             && self.template["spec"]["hostNetwork"] != true
             && Spec::read(self.template, &mut Vec::new()).shared_port(own.container).is_none()
     }
