@@ -48,7 +48,6 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("without an order, exec probe every 10 s", plain(pod(exec(unwrapped), others(unordered)))),
         ("db and api as native sidecars", native.clone()),
         ("db and api as native sidecars, with an idle one", idle(native.clone())),
-        ("the same native sidecars, with three execs", three_execs(idle(native.clone()))),
         ("native sidecars, podgate's volumes", idle(natives(without_sidecar(pod(db(), others(unordered)))))),
         ("podgate, entrypoint", gated.clone()),
         ("podgate, no sidecar", alone(|own| own)),
@@ -110,15 +109,6 @@ fn idle(mut pod: Value) -> Value {
     let idle = server("idle").with(json!({"volumeMounts": [], "restartPolicy": "Always"}));
     let idle = Pod::new("pod", [idle]).json()["spec"]["containers"][0].take();
     pod["spec"]["initContainers"].as_array_mut().expect("a list").insert(0, idle);
-    pod
-}
-
-/// Adds to each of the first three containers an `exec` hook that ends at once. In `entrypoint` mode, podgate needs the
-/// same number of execs.
-fn three_execs(mut pod: Value) -> Value {
-    for container in pod["spec"]["initContainers"].as_array_mut().expect("a list") {
-        container["lifecycle"] = json!({"postStart": {"exec": {"command": ["/testserver", "check", "/testserver"]}}});
-    }
     pod
 }
 
