@@ -110,7 +110,7 @@ pub(crate) struct KubeletStatus {
     /// True if a closed gate in hold mode keeps the kubelet from creating the container.
     #[serde(skip)]
     pub(crate) is_held: bool,
-    /// True if the gate in front of the container's command has not opened.
+    /// True if, by the kubelet's status, the gate in front of the command has probably not opened.
     #[serde(skip)]
     pub(crate) is_in_gate: bool,
 }
