@@ -6,7 +6,7 @@ use super::shape::{parse_time, seconds_between, since};
 use crate::pod::Pod;
 use podgate::core::annotations::Annotations;
 use podgate::core::command::Gate;
-use podgate::core::container::{Container as Declared, Mode, Probe};
+use podgate::core::container::{Container as Declared, Mode};
 use podgate::core::container_list::parse_list;
 use podgate::core::names;
 use podgate::core::pod::{Container, ContainerStatus};
@@ -122,7 +122,7 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
         let kubelet = status.map(kubelet_status).unwrap_or_default();
         let mut container = PodContainer { spec, declared, role, gate, kubelet };
         container.kubelet.is_held = container.is_hold() && container.kubelet.lacks_hold_variable();
-        let asks_gate = |probe: &Probe| probe.opened_command().is_some();
+        let asks_gate = spec.startup_probe.as_ref().is_some_and(|probe| probe.opened_command().is_some());
         let is_unmet = |until: &WaitCondition| {
             let is_ready = |status: &ContainerStatus| status.name == until.container && status.ready;
             until.want == WantedState::Ready && !statuses.clone().any(is_ready)
@@ -130,9 +130,7 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
         let may_wait = status.is_some_and(|status| !status.ready) && container.kubelet.exit_code != Some(0);
         container.kubelet.is_in_gate = may_wait
             && match &container.gate {
-                _ if spec.startup_probe.as_ref().is_some_and(asks_gate) => {
-                    status.is_some_and(|status| status.started == Some(false))
-                }
+                _ if asks_gate => status.is_some_and(|status| status.started == Some(false)),
                 // This gate has no startupProbe, because the readinessProbe fails while the gate waits.
                 Some(gate) => gate.mode == Mode::Entrypoint && gate.until.iter().any(is_unmet),
                 None => false,

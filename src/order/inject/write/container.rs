@@ -106,11 +106,10 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns true if a closed gate needs no startupProbe: the only probe of such a container is an `httpGet` or `grpc`
-    /// readinessProbe of a port of its own. It fails while the gate waits, and the kubelet runs no `exec`. A `tcpSocket`
-    /// probe can pass, because the proxy of a service mesh accepts each connection. The kubelet counts
-    /// `initialDelaySeconds` from the start of the gate, so a probe with a delay needs the startupProbe. Without
-    /// published states, `status` knows only from it whether a gate with other conditions than Ready has opened.
+    /// Returns true if a closed gate needs no startupProbe, and so no `exec`: the container's only probe is an `httpGet`
+    /// or `grpc` readinessProbe of its own port, which fails while the gate waits. A `tcpSocket` probe can pass, because
+    /// the proxy of a service mesh accepts each connection. The kubelet counts `initialDelaySeconds` from the start of
+    /// the gate. For other conditions than Ready, `status` needs the startupProbe if no states are published.
     fn is_unready_while_closed(&self, own: &CommandLines<'_>, gate: &GatePlan) -> bool {
         let fails = |probe: &Probe| {
             matches!(probe.handler, Handler::HttpGet(_) | Handler::Grpc(_))
