@@ -51,7 +51,7 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("native sidecars, podgate's volumes", idle(natives(without_sidecar(pod(db(), others(unordered)))))),
         ("podgate, entrypoint", gated.clone()),
         ("podgate, no sidecar", alone(|own| own)),
-        // A livenessProbe makes the gate need a startupProbe.
+        // With a livenessProbe, a gate needs a startupProbe.
         ("with livenessProbes: db and api as native sidecars", natives(plain(pod(db(), others(live))))),
         ("with livenessProbes: the same and an idle one", idle(natives(plain(pod(db(), others(live)))))),
         ("with livenessProbes: entrypoint", pod(db(), others(|own, until| own.live().gate(until)))),

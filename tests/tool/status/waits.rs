@@ -116,7 +116,7 @@ fn pod_has_not_started_while_a_gate_waits() {
     assert!(view["started"] == false, "{view:#}");
 }
 
-/// Such a gate has no startupProbe, because the readinessProbe fails while the gate waits.
+/// For a gate without a startupProbe, the kubelet shows the start at once, but no Ready until the gate opens.
 #[test]
 fn gate_without_a_startup_probe_waits_while_its_dependency_is_not_ready() {
     let list = r#"[{"name":"db"},{"name":"api","mode":"entrypoint","until":["db"]}]"#;

@@ -131,7 +131,7 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
         container.kubelet.is_in_gate = may_wait
             && match &container.gate {
                 _ if asks_gate => status.is_some_and(|status| status.started == Some(false)),
-                // This gate has no startupProbe, because the readinessProbe fails while the gate waits.
+                // A gate without a startupProbe: the container's readinessProbe fails until the gate opens.
                 Some(gate) => gate.mode == Mode::Entrypoint && gate.until.iter().any(is_unmet),
                 None => false,
             };
