@@ -1,6 +1,6 @@
 //! Tests of the Pods with gates, and of the Job.
 
-use super::{GATED, agent, documents, gate, hook, is_opened, named, parts, pod, pre_stop, strings, values};
+use super::{GATED, agent, documents, gate, hook, named, parts, pod, pre_stop, strings, values};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn duration(command: &[&str], flag: &str, default: &str) -> Duration {
 }
 
 #[test]
-fn gates_name_their_container_and_delay_its_probes() {
+fn gates_name_their_container_and_need_no_startup_probe() {
     for file in GATED {
         let pod = pod(file);
         let (_, applications) = parts(&pod);
@@ -26,13 +26,14 @@ fn gates_name_their_container_and_delay_its_probes() {
             for other in values(&command, "--until").into_iter().chain(values(&command, "--stop-after")) {
                 assert!(known.contains(&other) && other != name, "{file}: {name} and {other}");
             }
-            let has_probes = !container["readinessProbe"].is_null() || !container["livenessProbe"].is_null();
-            assert_eq!(is_opened(container), has_probes, "{file}: {name}");
-            if has_probes {
-                let probe = &container["startupProbe"];
-                let limit = Duration::from_secs(probe["timeoutSeconds"].as_u64().expect("a limit"));
-                assert!(limit > duration(&command, "--timeout", "5m"), "{file}: {name}");
-            }
+            // A gate that waits needs no startupProbe beside an `httpGet` readinessProbe alone, or without any probe.
+            let (ready, live) = (&container["readinessProbe"], &container["livenessProbe"]);
+            let needs_startup_probe = !live.is_null() || !ready.is_null() && ready["httpGet"].is_null();
+            assert!(
+                !needs_startup_probe || values(&command, "--until").is_empty(),
+                "{file}: {name} needs a startupProbe"
+            );
+            assert!(container["startupProbe"].is_null(), "{file}: {name}");
         }
     }
 }

@@ -85,10 +85,6 @@ fn values<'a>(command: &[&'a str], flag: &str) -> Vec<&'a str> {
     command.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1]).collect()
 }
 
-fn is_opened(container: &Value) -> bool {
-    strings(&container["startupProbe"]["exec"]["command"]) == [agent().as_str(), "opened", "--wait"]
-}
-
 #[test]
 fn every_file_has_the_expected_kinds() {
     let files = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests")).expect("manifests/");

@@ -1,8 +1,7 @@
 //! Tests of all shipped Pods, and of the Pods with hooks.
 
 use super::{
-    HELD, HOOKED, PODS, TOKEN_DIR, agent, gate, hook, is_opened, list, mount, named, parts, pod, pre_stop, strings,
-    values,
+    HELD, HOOKED, PODS, TOKEN_DIR, agent, gate, hook, list, mount, named, parts, pod, pre_stop, strings, values,
 };
 use podgate::core::argv::Check;
 use podgate::core::container::{Container, Mode};
@@ -110,10 +109,6 @@ fn sidecar_list_matches_the_containers() {
                     container.restart_policy.take().or(pod["spec"]["restartPolicy"].as_str().map(str::to_owned));
                 container.restart_policy = policy;
                 container.pre_stop = !pre_stop(spec).is_empty();
-                if is_opened(spec) {
-                    // The startupProbe belongs to podgate, not to the application.
-                    container.startup_probe = None;
-                }
                 container
             })
             .collect();
