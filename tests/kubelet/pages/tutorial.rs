@@ -159,16 +159,14 @@ fn tutorial_works_as_written_alone() {
             sleep(Duration::from_secs(1));
             result = run_block(&reader, &block.text);
         }
-        if !is_as_shown(&result) {
-            let (code, output) = result;
+        let (code, output) = &result;
+        assert!(
+            is_as_shown(&result),
+            "{at}: the page shows\n{page}\nbut the exit code is {code:?}, and the output of\n{}\nis\n{output}\n{}",
+            block.text,
             // Without the Pods and the events, a timeout of `rollout status` has no visible cause.
-            let cause =
-                try_kubectl(&["get", "pods,events", "--all-namespaces", "-o", "wide"]).unwrap_or_else(|error| error);
-            panic!(
-                "{at}: the page shows\n{page}\nbut the exit code is {code:?}, and the output of\n{}\nis\n{output}\n{cause}",
-                block.text
-            );
-        }
+            try_kubectl(&["get", "pods,events", "--all-namespaces", "-o", "wide"]).unwrap_or_else(|error| error)
+        );
     }
     install::assert_nothing_left();
     let gone = try_kubectl(&["get", "namespace", NAMESPACE]);
