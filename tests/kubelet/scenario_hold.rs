@@ -342,10 +342,13 @@ fn alone_deployment_without_commands_survives_every_kill() {
     restart_kubelet();
     run.signal("podgate", "KILL");
     run.wait_for_start("podgate", 2);
+    let killed = wall_ms();
     run.signal("db", "KILL");
     run.wait_for_start("db", 2);
     let early: Vec<IncarnationLog> = ["api", "web"].map(|name| run.log(name)).into_iter().collect();
     assert!(early.iter().all(|log| log.time_of("start").is_none()), "order broken: {early:?}");
+    // `make_ready` could read the log of the earlier db, and a signal before "listening" is lost.
+    eventually("the new db listens", 60, || run.log("db").time_of("listening").filter(|at| *at > killed));
     make_ready(&run);
     run.wait_until_up();
     run.assert_order(&["db", "api", "web"]);

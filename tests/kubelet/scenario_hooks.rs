@@ -33,8 +33,9 @@ fn hook_fails_after_timeout() {
     assert!(words.contains(why) && words.len() < 1024, "{words}");
     // In post-start mode, the kubelet also starts the next container after a failed hook, but not before the hook has
     // failed.
-    let api = run.log("api").start_time();
+    // Read this log first, because `--previous` returns the next incarnation once that one has failed too.
     let first = crate::incarnation_log::IncarnationLog::fetch(&scene.namespace, &run.pod, "db", true);
+    let api = run.log("api").start_time();
     assert!(api - first.start_time() >= 3000.0, "api started {} ms after db", api - first.start_time());
     scene.report(&format!("api {:+.2} s after db; {words}", (api - first.start_time()) / 1000.0));
     // The restarts of db must not block the other containers.

@@ -151,8 +151,8 @@ fn pod_with_running(scene: &Scene, job: &str, container: &str) -> String {
 }
 
 /// Asserts that the Job has succeeded after `restarts` restarts of `app`, and that `proxy` ran without a restart until
-/// the last run of `app`, whose command exits at once. The agent reports that exit before its container ends, so `proxy`
-/// can end before the container of `app`.
+/// the last start of `app`. `proxy` may end before the container of `app`, because the agent reports the exit of the
+/// command before that container ends.
 fn assert_succeeds(scene: &Scene, job: &str, restarts: u64) {
     let (outcome, proxy) = outcome(scene, job);
     let pods = kubectl_json(&["-n", &scene.namespace, "get", "pods", "-l", &format!("job={job}")]);
@@ -161,8 +161,8 @@ fn assert_succeeds(scene: &Scene, job: &str, restarts: u64) {
     let (app, counts) = (status("app"), ["app", "proxy"].map(|name| status(name)["restartCount"].as_u64()));
     scene.report(&format!("{job}: {outcome}; restarts of app and proxy: {counts:?}"));
     assert_eq!((outcome.as_str(), counts), ("Complete", [Some(restarts), Some(0)]), "{job}: {statuses:#?}");
-    let (last_run, end) = (&app["state"]["terminated"]["startedAt"], &proxy["finishedAt"]);
-    assert!(last_run.as_str().expect("a time") <= end.as_str().expect("a time"), "{job}: {statuses:#?}");
+    let (last_start, end) = (&app["state"]["terminated"]["startedAt"], &proxy["finishedAt"]);
+    assert!(last_start.as_str().expect("a time") <= end.as_str().expect("a time"), "{job}: {statuses:#?}");
 }
 
 /// `proxy` keeps running while `app` is in back-off (0, 10, 20 and 40 s), with and without the API. The sidecar knows

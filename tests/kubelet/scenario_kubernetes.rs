@@ -179,8 +179,8 @@ fn inherited_ready_of_a_replaced_container_opens_no_gate() {
     push(&mut pod["spec"]["containers"][0]["volumeMounts"], json!({"name": "data", "mountPath": "/data"}));
     let run = scene.follow("inherited");
     create(&scene.namespace, &pod.to_string());
-    let first = eventually("api starts", 60, || run.log("api").time_of("start"));
-    run.wait_for_start("db", 2);
+    eventually("api starts", 60, || run.log("api").time_of("start"));
+    let restarted = run.wait_for_start("db", 2);
     // With the inherited status, the liveness probe runs too. With this file, it passes in the new container.
     let pid = eventually("the new db runs", 20, || run.pid("db"));
     std::fs::write(format!("/proc/{pid}/root/data/lives"), "").expect("the volume");
@@ -188,11 +188,10 @@ fn inherited_ready_of_a_replaced_container_opens_no_gate() {
     run.watch.wait_until("db is replaced", 60, replaced);
     let killed = wall_ms();
     run.signal("api", "KILL");
-    // For a moment, the API server returns the log of the earlier container.
     let opened = eventually("the gate opens again", 60, || run.log("api").time_of("start").filter(|at| *at > killed));
     let history = run.watch.history();
     let inherited = history.iter().find(|seen| replaced(seen) && seen.kubelet_status("db")["ready"] == true);
-    let ready = eventually("db is ready again", 60, || run.log("db").time_of("ready").filter(|at| *at > first));
+    let ready = eventually("db is ready again", 60, || run.log("db").time_of("ready").filter(|at| *at > restarted));
     scene.report(&format!(
         "{} the kubelet reports the replaced db as ready, {:.1} s later db is ready, {:.1} s later api starts",
         run.pod,

@@ -7,6 +7,7 @@ use crate::node_logs::NodeLogs;
 use crate::orders::gated_chain_containers;
 use crate::pod::{Container, Pod, server};
 use crate::scene::{FollowedPod, Scene};
+use crate::watch::ObservedPod;
 use serde_json::json;
 
 pub(crate) fn grace(seconds: u32) -> serde_json::Value {
@@ -196,7 +197,8 @@ fn pre_stop_does_not_wait_on_a_single_restart() {
     let waited = first.waited_ms().expect("a waiting time in the log");
     scene.report(&format!("db's preStop hook returned after {waited} ms"));
     assert!(waited >= 2900, "{waited} ms");
-    let again = run.wait_until_up();
+    let is_up_again = |seen: &ObservedPod| seen.is_up() && seen.kubelet_status("db")["restartCount"] == 1;
+    let again = run.watch.wait_until("the Pod is up again", 120, is_up_again);
     for name in ["api", "web"] {
         assert_eq!(again.kubelet_status(name)["restartCount"], 0, "{name}");
     }

@@ -195,7 +195,8 @@ impl FollowedPod<'_> {
         self.watch.wait_until("the pod is up", 120, ObservedPod::is_up)
     }
 
-    /// Returns the log of `container`'s current incarnation.
+    /// Returns the log of `container`'s current incarnation. For a moment after a restart, the API server still returns
+    /// the log of the earlier incarnation.
     pub(crate) fn log(&self, container: &str) -> IncarnationLog {
         IncarnationLog::fetch(&self.scene.namespace, &self.pod, container, false)
     }

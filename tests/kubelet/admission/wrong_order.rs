@@ -95,8 +95,8 @@ fn wrong_order_is_told_when_a_workload_is_created() {
         (!verify_output(namespace).contains("Deployment/unknown")).then_some(())
     });
 
-    // The kubelet shows a new ConfigMap to the webhook's replicas within about a minute. Until then the Pod gets hold mode,
-    // or is denied on Kubernetes 1.34.
+    // The kubelet shows a new ConfigMap to the webhook's replicas within about a minute. Until then, the webhook uses
+    // hold mode, which needs Kubernetes 1.35, so it denies the Pod on 1.34.
     let mut usual = ordered_pod("usual");
     let containers = usual["spec"]["containers"].as_array_mut().expect("containers");
     containers.iter_mut().for_each(|own| _ = own.as_object_mut().expect("a container").remove("command"));
