@@ -32,8 +32,7 @@ fn hook_fails_after_timeout() {
     assert!(message.contains("exited with 75") && message.contains(why), "{message}");
     assert!(words.contains(why) && words.len() < 1024, "{words}");
     // In post-start mode, the kubelet also starts the next container after a failed hook, but not before the hook has
-    // failed.
-    // Read this log first, because `--previous` returns the next incarnation once that one has failed too.
+    // failed. When the second incarnation of db has failed too, `--previous` returns it, so read this log at once.
     let first = crate::incarnation_log::IncarnationLog::fetch(&scene.namespace, &run.pod, "db", true);
     let api = run.log("api").start_time();
     assert!(api - first.start_time() >= 3000.0, "api started {} ms after db", api - first.start_time());

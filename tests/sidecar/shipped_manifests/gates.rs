@@ -20,9 +20,8 @@ fn gates_name_their_container_and_need_no_startup_probe() {
             for other in values(&command, "--until").into_iter().chain(values(&command, "--stop-after")) {
                 assert!(known.contains(&other) && other != name, "{file}: {name} and {other}");
             }
-            // While a gate waits, the kubelet must not find the container Ready, and must not restart it. An `httpGet`
-            // readinessProbe alone fails meanwhile. The app of the Job has no probes, and nothing needs to know whether
-            // it is Ready.
+            // While a gate waits, the kubelet must neither restart the container nor report it as Ready. An `httpGet`
+            // readinessProbe fails during that time. The Job's app has no probes: nothing asks whether it is Ready.
             let (ready, live) = (&container["readinessProbe"], &container["livenessProbe"]);
             let http = &ready["httpGet"];
             let fails = http.is_object() && http["host"].is_null() && ready["initialDelaySeconds"].is_null();
