@@ -3,6 +3,7 @@
 use crate::order::declare::{check_key, is_declared, is_or_resembles_podgate_key, keys};
 use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
+use crate::order::inject::is_injected;
 use crate::order::pod_templates::{Template, builtin_template_place, is_builtin_group};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,13 +23,13 @@ pub fn check_document(document: &Value, templates: &[Template]) -> Vec<Finding> 
     walk.findings
 }
 
-/// Reports an object with an order that another object controls. Its controller can undo each change.
+/// Reports an object with an order that another object controls, and can undo. Nothing undoes the order of a running Pod.
 fn check_owner(document: &Value, template: &Template) -> Option<Finding> {
     let at = template.object.to("metadata").to("ownerReferences");
     let (number, owner) = at.items(document).iter().enumerate().find(|(_, owner)| owner["controller"] == true)?;
-    is_declared(template.place.of(document)?).then_some(())?;
-    let text = |field: &str| owner[field].as_str().unwrap_or_default();
-    let (kind, name) = (text("kind"), text("name"));
+    let pod = template.place.of(document)?;
+    (is_declared(pod) && (template.place != template.object || !is_injected(pod))).then_some(())?;
+    let [kind, name] = ["kind", "name"].map(|field| owner[field].as_str().unwrap_or_default());
     let what = format!("{kind} {name} controls this object, and can undo the order");
     let fix = match is_builtin_group(owner) {
         true => format!("declare the order in {kind} {name}, or in the object that controls it"),
@@ -129,8 +130,7 @@ impl Walk<'_> {
             return None;
         }
         let template = object.filter(|_| is_builtin).zip(builtin_template_place(kind));
-        let is_template =
-            template.is_some_and(|((length, _), template)| template.to("metadata").to(field).0 == path[length..]);
+        let is_template = template.is_some_and(|((length, _), own)| own.to("metadata").to(field).0 == path[length..]);
         if is_builtin && !is_template {
             return misplaced("move it to the Pod, or to the Pod template of a workload".to_owned());
         }

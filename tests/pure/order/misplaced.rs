@@ -75,6 +75,26 @@ fn keys_outside_of_templates_are_reported_with_the_right_place() {
 }
 
 #[test]
+fn controller_does_not_undo_the_order_of_a_running_pod() {
+    let order = json!({"podgate.io/order": "a, b"});
+    let injected = json!({"podgate.io/order": "a, b", "podgate.io/injected": "x"});
+    let spec = json!({"containers": [{"name": "a"}, {"name": "b"}]});
+    let owners = json!([{"kind": "Shop", "name": "x", "controller": true}]);
+    let pod = |annotations: &Value| {
+        json!({"apiVersion": "v1", "kind": "Pod", "spec": spec,
+            "metadata": {"ownerReferences": owners, "annotations": annotations}})
+    };
+    let template = json!({"metadata": {"annotations": injected}, "spec": spec});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"ownerReferences": owners},
+        "spec": {"template": template}});
+    for (document, warnings) in [(pod(&order), 1), (pod(&injected), 0), (deployment, 1)] {
+        let found = misplaced(&document);
+        assert_eq!(found.len(), warnings, "{document}: {found:?}");
+        assert!(found.iter().all(|one| one.starts_with("warning operator-owns ")), "{found:?}");
+    }
+}
+
+#[test]
 fn keys_in_sources_of_manifests_are_not_read() {
     let key = "podgate.io/order";
     let order = json!({key: "a, b"});
