@@ -1,7 +1,7 @@
 //! Tests Pods and Jobs that complete.
 
 use crate::clock::eventually;
-use crate::cluster::{BUSYBOX_IMAGE, TESTSERVER_IMAGE, kubectl, kubectl_json, minor_version, run_script};
+use crate::cluster::{BUSYBOX_IMAGE, TESTSERVER_IMAGE, kubectl, kubectl_json, minor_version, run_script, try_kubectl};
 use crate::injected::inject_manifest;
 use crate::pod::{Container, Pod, merge, server};
 use crate::scene::Scene;
@@ -195,8 +195,9 @@ fn proxy_of_a_job_runs_during_the_back_offs_of_its_app() {
     }
     if kills {
         let pod = pod_with_running(&denied, "killed", "app");
-        for count in [1, 2] {
-            crate::cluster::wait_for_start(&denied.namespace, &pod, "app", count);
+        for count in ["1", "2"] {
+            let counted = ["-n", &denied.namespace, "exec", &pod, "-c", "app", "--", "grep", "-qx", count, "/state/n"];
+            eventually("the script of app counts its run", 90, || try_kubectl(&counted).ok());
             run_script(&["kill-container", &denied.namespace, &pod, "app"]);
         }
     }

@@ -64,10 +64,13 @@ fn documented_commands_about_a_pod_work() {
         assert!(shown.contains("migrate"), "{command}: {shown}");
     }
 
+    let seen = run.watch.len();
     for command in overrides.iter().filter(|command| command.contains("--remove")) {
         reader.run(command);
     }
+    run.watch.wait_from(seen, "db has its real state again", 60, |seen| seen.podgate_state("db") != Some("Ready"));
+    let seen = run.watch.len();
     let by_hand = &Page::read("docs/in-the-pod.md").blocks("sh")[0].text;
     reader.run(by_hand);
-    run.watch.wait_until("the override takes effect", 60, |seen| seen.podgate_state("db") == Some("Ready"));
+    run.watch.wait_from(seen, "the override takes effect", 60, |seen| seen.podgate_state("db") == Some("Ready"));
 }
