@@ -94,8 +94,7 @@ pub(crate) fn run(args: &InstallArgs) -> CommandResult {
     code
 }
 
-/// Returns the objects in the order in which kubectl creates them. A policy must exist before the permission that it
-/// limits.
+/// Returns the objects in kubectl's order of creation. A policy must exist before the permission that it limits.
 fn objects(args: &InstallArgs) -> Vec<String> {
     let policies = manifests!["injector/namespace", "policy", "injector/policy", "injector/unknown-containers"];
     let rights = manifests!["injector/networkpolicy", "rbac", "injector/rbac"];

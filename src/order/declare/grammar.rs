@@ -1,5 +1,4 @@
-//! Grammar of an order: `,` separates steps, `&` joins parallel containers. Each item is `CONTAINER[?][=STATE]` or
-//! `*[=STATE]`.
+//! Grammar: `,` separates steps, `&` joins parallel containers. Each item is `CONTAINER[?][=STATE]` or `*[=STATE]`.
 
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names;

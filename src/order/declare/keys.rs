@@ -69,8 +69,7 @@ keys! {
 /// Findings that the webhook writes on a Pod with unknown containers. A policy denies such a Pod. If a later webhook
 /// adds the containers, the next call of podgate's webhook removes the annotation.
 pub const UNKNOWN_CONTAINER_FINDINGS: &str = "podgate.io/unknown-containers";
-/// Label of a Pod. The value `disabled` excludes the Pod from injection. The value `enabled` is valid, but declares no
-/// order.
+/// Label of a Pod. The value `disabled` excludes the Pod from injection. The value `enabled` declares no order.
 pub const INJECT_LABEL: &str = "podgate.io/inject";
 
 /// Domain of the keys for the whole Pod. Keys for one container use subdomains.

@@ -3,7 +3,7 @@
 use super::declaration::{Declaration, Edge};
 use super::flow_cut;
 use super::grammar::{self, ContainerItem, quoted};
-use super::key_check::{check_key, is_or_resembles_podgate_key};
+use super::key_check::{check_key, describes_one_pod, is_or_resembles_podgate_key};
 use super::keys::{self, annotation_place, is_declared};
 use super::limits::{self, KEY_FINDINGS_MAX};
 use super::spec::{ContainerRef, Spec, string_list};
@@ -37,6 +37,7 @@ pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Fi
         }
         match &cut {
             Some((cut, finding)) if *cut == key => reader.values.findings.push(finding.clone()),
+            _ if template["metadata"]["uid"].is_string() && describes_one_pod(key) => {} // of this running Pod
             _ => reader.read_annotation(key, value),
         }
     }

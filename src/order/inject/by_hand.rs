@@ -1,5 +1,4 @@
-//! Finds changes that a person made to injected parts. The next injection keeps added flags and overwrites other
-//! changes.
+//! Finds changes that a person made to injected parts. The next injection keeps added flags and overwrites the rest.
 
 use crate::core::command::AgentCommand;
 use crate::core::sandbox::fnv1a;
@@ -74,8 +73,10 @@ pub(super) fn injected_parts_digest(template: &Value) -> String {
     let lines: Vec<_> = lines.iter().map(|(key, (_, flags))| (key, flags)).collect();
     let sidecar = parts::find_sidecar(template)
         .map(|(_, own)| [&own["resources"], &own["securityContext"], &own["env"][0]["value"]]);
+    let mut parts = json!([lines, sidecar]);
+    parts.sort_all_objects(); // as the API server returns them
     // FNV-1a, so that all versions compute the same digest.
-    format!("{:08x}", fnv1a(json!([lines, sidecar]).to_string().as_bytes()))
+    format!("{:08x}", fnv1a(parts.to_string().as_bytes()))
 }
 
 /// Describes each command line of the agent in which `found` and `new`, the next injection, differ by flags for which
@@ -106,7 +107,8 @@ pub(super) fn is_changed(template: &Value, recorded: &str) -> bool {
 /// Returns warnings about parts of the injected template `found` that a person has changed. Omits changes that `new`,
 /// the next injection, keeps. `recorded` is the digest of the previous injection.
 pub(super) fn undone_changes(found: &Value, new: &Value, recorded: &str) -> Vec<Finding> {
-    let is_changed = is_changed(found, recorded);
+    // The API server, webhooks and the settings of the chart change a live Pod.
+    let is_changed = found["metadata"]["uid"].is_null() && is_changed(found, recorded);
     let warning = |at: Place, what: String| {
         Finding::warning("injected-changed", at, what).fix("declare the change in podgate's annotations")
     };

@@ -1,5 +1,4 @@
-//! Injects a plan into a Pod or Pod template, and removes injected parts again. The command line and the webhook use
-//! this module.
+//! Injects a plan into a Pod or Pod template, and removes injected parts again.
 
 mod by_hand;
 mod command_lines;

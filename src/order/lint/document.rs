@@ -23,18 +23,17 @@ pub fn check_document(document: &Value, templates: &[Template]) -> Vec<Finding> 
     walk.findings
 }
 
-/// Reports an object with an order that another object controls, and can undo. Nothing undoes the order of a running Pod.
+/// Reports an object with an order that an operator controls, and can undo. Nothing undoes the order of a running Pod.
 fn check_owner(document: &Value, template: &Template) -> Option<Finding> {
     let at = template.object.to("metadata").to("ownerReferences");
-    let (number, owner) = at.items(document).iter().enumerate().find(|(_, owner)| owner["controller"] == true)?;
+    // Kubernetes' own controllers copy the order from their template.
+    let is_operator = |owner: &Value| owner["controller"] == true && !is_builtin_group(owner);
+    let (number, owner) = at.items(document).iter().enumerate().find(|(_, owner)| is_operator(owner))?;
     let pod = template.place.of(document)?;
     (is_declared(pod) && (template.place != template.object || !is_injected(pod))).then_some(())?;
     let [kind, name] = ["kind", "name"].map(|field| owner[field].as_str().unwrap_or_default());
     let what = format!("{kind} {name} controls this object, and can undo the order");
-    let fix = match is_builtin_group(owner) {
-        true => format!("declare the order in {kind} {name}, or in the object that controls it"),
-        false => format!("declare the order in {kind} {name}, in the field for the annotations of its Pods"),
-    };
+    let fix = format!("declare the order in {kind} {name}, in the field for the annotations of its Pods");
     Some(Finding::warning("operator-owns", at.to(number), what).fix(fix))
 }
 
@@ -126,7 +125,8 @@ impl Walk<'_> {
             let is_harmless = right.to(key).of(self.document).is_some();
             return if is_harmless { None } else { misplaced(format!("move it to {right}")) };
         }
-        if is_inject {
+        // A ControllerRevision has a copy of the template.
+        if is_inject || kind == "ControllerRevision" {
             return None;
         }
         let template = object.filter(|_| is_builtin).zip(builtin_template_place(kind));

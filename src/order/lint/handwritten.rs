@@ -10,6 +10,7 @@ use crate::order::declare::limits;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, Level, has_errors};
+use crate::order::inject::REWRITTEN_PATH_PREFIX;
 use crate::order::inject::container_list::{difference, list_text, start_relevant_fields};
 use crate::order::inject::existing::is_held;
 use crate::order::inject::parts::{self, FIELD_SUBCOMMANDS};
@@ -164,8 +165,10 @@ fn entry_difference(entry: &Container, own: &ContainerRef<'_>) -> Option<String>
     if is_held(own.value, own.name) {
         (wanted.mode, wanted.until) = (Mode::Hold, listed.until.clone());
     }
-    // A check or a command of podgate replaces the container's own probe.
-    let is_replaced = |field| entry.ready_check.is_some() || parts::agent_line(own.value, field).is_some();
+    // A check, a command of podgate, or Istio replaces the container's own probe.
+    let is_istio = |field: &str| own.value[field].to_string().contains(REWRITTEN_PATH_PREFIX);
+    let is_replaced =
+        |field| entry.ready_check.is_some() || parts::agent_line(own.value, field).is_some() || is_istio(field);
     let [no_startup, no_readiness] = ["startupProbe", "readinessProbe"].map(is_replaced);
     for container in [&mut listed, &mut wanted] {
         let known = container.clone();

@@ -191,8 +191,7 @@ fn report_unknown_port(own: &ContainerRef<'_>, first: &str, findings: &mut Vec<F
     }
 }
 
-/// Reports each probe or check of `own` that uses the port of a container that starts only after this probe or check
-/// has passed.
+/// Reports each probe or check of `own` that uses the port of a container that starts only after it has passed.
 fn report_late_ports(
     own: &ContainerRef<'_>,
     planned: Option<&ContainerPlan>,

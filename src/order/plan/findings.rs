@@ -100,7 +100,7 @@ pub(super) fn of_settings(
 }
 
 /// Returns the command that gives podgate's role to the service account of a Pod.
-pub(super) fn bind_role_command(pod_spec: &Value) -> String {
+pub fn bind_role_command(pod_spec: &Value) -> String {
     let account = pod_spec["serviceAccountName"].as_str().filter(|name| !matches!(*name, "" | "default"));
     let Some(account) = account else { return "kubectl podgate install --namespaces NAMESPACE".to_owned() };
     let bind = "kubectl create rolebinding podgate-more -n NAMESPACE --clusterrole podgate-sidecar --serviceaccount ";

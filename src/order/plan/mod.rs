@@ -12,6 +12,7 @@ mod stop_order;
 mod types;
 mod without_sidecar;
 
+pub use findings::bind_role_command;
 pub(crate) use graph::Waiters;
 pub use planner::plan;
 pub use types::{ContainerPlan, GatePlan, ImageCommand, InitPlan, KnownFacts, Plan, PlannedMode};

@@ -196,7 +196,7 @@ pub(super) fn unread(value: &Value, configs: &ConfigMaps<'_>) -> BTreeSet<String
     let items = value.as_array().into_iter().flatten().map(|item| ("", item));
     let fields = value.as_object().into_iter().flatten().map(|(key, field)| (key.as_str(), field));
     let names = |(key, below): (&str, &Value)| {
-        let name = below["name"].as_str().or(below["secretName"].as_str()).filter(|name| *name != "kube-root-ca.crt");
+        let name = below["name"].as_str().or(below["secretName"].as_str()).filter(|name| !name.ends_with("-ca.crt"));
         let own = match (key.trim_end_matches("Ref").trim_end_matches("Key"), name) {
             ("configMap", Some(name)) if !configs.contains_key(name) => Some(format!("ConfigMap {name}")),
             ("secret", Some(name)) => Some(format!("Secret {name}")),

@@ -210,7 +210,7 @@ fn verify_reports_what_the_cluster_does_to_the_pod() {
 
     cluster::create(namespace, &ordered_pod("checked").to_string());
     let pod = kubectl(&["-n", namespace, "get", "pod", "checked", "-o", "yaml"]);
-    let output = podgate_output(&["check", "--ignore", "copied-state", "-"], &pod);
+    let output = podgate_output(&["check", "-"], &pod);
     assert!(output.contains("1 template checked: 0 errors, 0 warnings"), "{output}");
     kubectl(&["-n", namespace, "delete", "pod", "checked", "--wait", "--grace-period=1"]);
 

@@ -407,6 +407,12 @@ fn handwritten_examples_pass_strict_checks() {
     let (code, out, _) = check(&directory, &["pod.yaml"]);
     let error = "error[list-differs]: web.readinessProbe.httpGet.port is 8082 in the sidecar's list, but 8081 in the manifest\n";
     assert!(code == 1 && out.contains(error) && out.contains("no forecast: fix the errors first"), "{out}");
+    // Istio rewrites the probe of a Pod.
+    let rewritten = held.replace("{path: /index.html, port: 8081}", "{path: /app-health/web/readyz, port: 15020}");
+    assert_ne!(rewritten, held);
+    fs::write(directory.path().join("pod.yaml"), rewritten).unwrap();
+    let (code, out, _) = check(&directory, &["pod.yaml"]);
+    assert!(code == 0 && out.contains("0 errors"), "{out}");
 }
 
 /// `check` and `try` reject an injected manifest whose own parts have changed since the injection.

@@ -61,8 +61,10 @@ fn order_that_does_not_fit_is_a_warning_with_its_reason() {
 fn own_order_takes_precedence() {
     let (directory, _) = file(&CHAIN.replace("      annotations:", "      labels: {app: shop}\n      annotations:"));
     fs::write(directory.path().join("orders.yaml"), ORDERS.replace("shop-*", "default")).unwrap();
-    let (code, out, _) = check(&directory, &["pod.yaml", "--orders", "orders.yaml"]);
+    let (code, out, err) = check(&directory, &["pod.yaml", "--orders", "orders.yaml"]);
     assert!(code == 0 && !out.contains("orders[0]"), "{out}");
+    // The template has what the webhook assigns.
+    assert_eq!(err, "note: orders[1] matches no Pod in these manifests\n");
 }
 
 #[test]

@@ -38,6 +38,12 @@ fn injected_pod_of_the_api_server_has_no_findings() {
     running["metadata"]["uid"] = json!("0");
     running["spec"]["nodeName"] = json!("node");
     running["status"] = json!({"phase": "Running", "containerStatuses": [{"name": "db", "ready": true}]});
+    running["metadata"]["annotations"]["status.podgate.io/db"] = json!("Ready");
+    // The webhook's settings, with the requests that the API server derives from the limits.
+    let sidecar = &mut running["spec"]["initContainers"][0];
+    sidecar["resources"] = json!({"limits": {"memory": "32Mi"}, "requests": {"cpu": "50m", "memory": "32Mi"}});
+    let gate = running["spec"]["containers"][1]["command"].as_array_mut().unwrap();
+    gate.splice(2..2, [json!("--log-level"), json!("debug")]);
     for pod in [returned("db, api, web", "entrypoint"), returned("db & api, web", "auto"), running] {
         let (code, out) = checked(&pod);
         assert!(code == 0 && out.contains("starts   db"), "{out}");
@@ -122,6 +128,20 @@ fn order_with_containers_of_other_webhooks_is_checked() {
     assert!(code == 0 && out.contains("0 errors, 0 warnings"), "{out}");
     let (code, out) = checked(&pod("daprd?, app"));
     assert!(code == 1 && out.contains("error[readiness-needs-later]: app starts only when daprd"), "{out}");
+}
+
+/// The API server sorts the keys of the parts that `inject` has written.
+#[test]
+fn changed_order_of_a_returned_workload_is_not_a_change_by_hand() {
+    let own = |name: &str| json!({"name": name, "image": name, "command": [name], "readinessProbe": {"tcpSocket": {"port": 1}}});
+    let template = json!({"metadata": {"annotations": {"podgate.io/order": "db, api"}},
+        "spec": {"containers": [own("db"), own("api")]}});
+    let mut injected = inject(&template, &Options::new("podgate"), &KnownFacts::default()).unwrap().value;
+    injected["metadata"]["annotations"]["podgate.io/timeout"] = json!("1m");
+    let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": injected}});
+    deployment.sort_all_objects();
+    let (code, out) = checked(&deployment);
+    assert!(code == 1 && out.contains("error[injection-outdated]") && !out.contains("by hand"), "{out}");
 }
 
 /// Podgate recognizes its own parts with the API server's default values.

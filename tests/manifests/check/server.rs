@@ -26,7 +26,7 @@ pub(crate) fn injected(pod: &Value) -> Value {
     with_defaults(inject(&with_defaults(pod.clone()), &options, &KnownFacts::default()).unwrap().value)
 }
 
-/// Adds default values to a Pod and removes empty fields, as the API server does.
+/// Adds default values to a Pod, removes empty fields and sorts keys, as the API server does.
 pub(crate) fn with_defaults(pod: Value) -> Value {
     let mut pod = without_nulls(&pod);
     let set = |value: &mut Value, key: &str, default: Value| {
@@ -74,6 +74,7 @@ pub(crate) fn with_defaults(pod: Value) -> Value {
     set(&mut pod["spec"], "terminationGracePeriodSeconds", json!(30));
     pod["metadata"]["name"] = format!("{}x7k2p", pod["metadata"]["generateName"].as_str().unwrap_or("p-")).into();
     pod["status"] = json!({"phase": "Pending"});
+    pod.sort_all_objects();
     pod
 }
 

@@ -768,6 +768,11 @@ fn problems_are_found() {
         assert_eq!(code, i32::from(has_errors), "{findings:?}");
         assert!(findings.iter().all(|[level, _, _, fix]| (level == "note") == fix.is_empty()), "{findings:?}");
     }
+    // `kubectl podgate install` binds the role to the account `default` only.
+    let (_, findings) = Cluster { may_publish: false, ..Cluster::default() }.problems();
+    let bind =
+        "kubectl create rolebinding podgate-more -n shop --clusterrole podgate-sidecar --serviceaccount shop:worker";
+    assert!(findings[0][3].contains(bind), "{findings:?}");
 }
 
 /// Tests changes by other webhooks that do not break the order.

@@ -396,6 +396,10 @@ fn held_container_needs_a_deadline_in_a_pod_that_ends() {
         pod["spec"]["restartPolicy"] = json!(policy);
         let finding = only_finding(&pod, Target::default());
         assert_eq!((finding.rule, finding.level), ("hold-without-deadline", Level::Error));
+        // The Pod does not show the deadline of its Job.
+        let mut owned = pod.clone();
+        owned["metadata"]["ownerReferences"] = json!([{"kind": "Job", "name": "x", "controller": true}]);
+        assert!(!rule_names(&owned).contains(&"hold-without-deadline"));
         // Without a readinessProbe, db may be a program that ends.
         pod["spec"]["containers"][0]["readinessProbe"] = Value::Null;
         pod["spec"]["containers"][0]["startupProbe"] = json!({"tcpSocket": {"port": 1}});

@@ -75,19 +75,28 @@ fn keys_outside_of_templates_are_reported_with_the_right_place() {
 }
 
 #[test]
-fn controller_does_not_undo_the_order_of_a_running_pod() {
+fn only_an_operator_can_undo_an_order() {
     let order = json!({"podgate.io/order": "a, b"});
     let injected = json!({"podgate.io/order": "a, b", "podgate.io/injected": "x"});
     let spec = json!({"containers": [{"name": "a"}, {"name": "b"}]});
-    let owners = json!([{"kind": "Shop", "name": "x", "controller": true}]);
-    let pod = |annotations: &Value| {
-        json!({"apiVersion": "v1", "kind": "Pod", "spec": spec,
-            "metadata": {"ownerReferences": owners, "annotations": annotations}})
+    let owned = |kind: &str, by: &str, mut object: Value| {
+        (object["apiVersion"], object["kind"]) = (json!(if kind == "Pod" { "v1" } else { "apps/v1" }), json!(kind));
+        object["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": by, "kind": "X", "name": "x", "controller": true}]);
+        object
     };
-    let template = json!({"metadata": {"annotations": injected}, "spec": spec});
-    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"ownerReferences": owners},
-        "spec": {"template": template}});
-    for (document, warnings) in [(pod(&order), 1), (pod(&injected), 0), (deployment, 1)] {
+    let pod = |annotations: &Value| json!({"metadata": {"annotations": annotations}, "spec": spec});
+    let workload = |key: &str| json!({key: {"spec": pod(&injected), "template": pod(&injected)}});
+    let operator = "shop.example.com/v1";
+    for (document, warnings) in [
+        (owned("Pod", operator, pod(&order)), 1),
+        (owned("Pod", operator, pod(&injected)), 0),
+        (owned("Deployment", operator, workload("spec")), 1),
+        // Kubernetes' own controllers copy the order from their template.
+        (owned("Pod", "apps/v1", pod(&order)), 0),
+        (owned("ReplicaSet", "apps/v1", workload("spec")), 0),
+        (owned("ControllerRevision", "apps/v1", workload("data")), 0),
+    ] {
         let found = misplaced(&document);
         assert_eq!(found.len(), warnings, "{document}: {found:?}");
         assert!(found.iter().all(|one| one.starts_with("warning operator-owns ")), "{found:?}");

@@ -158,7 +158,8 @@ fn config_maps_and_secrets_that_were_not_read_are_named() {
     let volumes = json!([
         {"name": "a", "configMap": {"name": "other"}},
         {"name": "b", "secret": {"secretName": "tls"}},
-        {"name": "c", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}, {"secret": {"name": "p"}}]}},
+        {"name": "c", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}},
+            {"configMap": {"name": "openshift-service-ca.crt"}}, {"secret": {"name": "p"}}]}},
         {"name": "d", "persistentVolumeClaim": {"claimName": "data"}},
     ]);
     let conf = json!({"kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {}});

@@ -87,6 +87,7 @@ fn analyze_template<'a>(
     let order = inputs.orders.order_to_assign(namespace, template);
     let assigned = order.and_then(|order| Some((order, order.assign(template).ok()?.value)));
     let template = assigned.as_ref().map_or(template, |(_, assigned)| assigned);
+    analysis.assigned.extend(inputs.orders.find_assigned(namespace, template).map(|order| order.name.clone()));
     let label = inject::inject_label(template);
     let is_declared = declare::is_declared(template);
     analysis.has_order |= is_declared;
@@ -120,7 +121,6 @@ fn analyze_template<'a>(
         });
     }
     if let Some((order, _)) = &assigned {
-        analysis.assigned.insert(order.name.clone());
         if has_errors(&findings) {
             return analysis.findings.push(here(order.misfit(&findings)));
         }

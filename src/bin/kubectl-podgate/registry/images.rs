@@ -1,5 +1,4 @@
-//! `--images` and `--resolve-images`: selects the images to look up, and turns the results into commands, edits and
-//! findings.
+//! `--images` and `--resolve-images`: looks up images, and turns the results into commands, edits and findings.
 
 use super::client::RegistryClient;
 use super::credentials::Logins;

@@ -9,8 +9,9 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::Api;
-use podgate::core::text::{command_line, one_line};
+use podgate::core::text::one_line;
 use podgate::order::finding::{Finding, Level};
+use podgate::order::plan::bind_role_command;
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -102,13 +103,12 @@ pub(super) fn missing_verbs_finding(
 ) -> Option<Finding> {
     let lacks =
         format!("the service account {account} in {namespace} lacks permissions for Pods ({})", missing.join(", "));
-    let install = command_line(&["kubectl", "podgate", "install", "--namespaces", namespace]);
-    let bind = format!("bind podgate's role to the account: {install} (add the other namespaces of your installation)");
+    let more = if account == "default" { " (add the other namespaces of your installation)" } else { "" };
+    let command = bind_role_command(&json!({"serviceAccountName": account})).replace("NAMESPACE", namespace);
+    let bind = format!("bind podgate's role to the account: {command}{more}");
     if missing.contains(&"watch") && !unprovable_conditions.is_empty() {
-        let what = format!(
-            "{lacks}, so podgate never sees {}",
-            Vec::from_iter(unprovable_conditions.iter().map(String::as_str)).join(", ")
-        );
+        let unseen = Vec::from_iter(unprovable_conditions.iter().cloned()).join(", ");
+        let what = format!("{lacks}, so podgate never sees {unseen}");
         return Some(super::finding(Level::Error, "missing-rbac", what, bind));
     }
     let what = format!("{lacks}: held containers start up to 90 s late, and states are not published");

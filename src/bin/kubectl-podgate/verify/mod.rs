@@ -179,8 +179,7 @@ async fn old_nodes(cluster: &Cluster, (field, first): (&str, (u32, u32))) -> Com
     Ok(old.first().map(|first| format!("{first} (nodes: {})", old.len())))
 }
 
-/// Returns a warning if a node cannot run Pods without a sidecar, because its kubelet or containerd has no image
-/// volumes.
+/// Returns a warning if a node cannot run Pods without a sidecar, because it has no image volumes.
 async fn check_image_volumes(cluster: &Cluster) -> CommandResult<Option<Finding>> {
     let kubelet = old_nodes(cluster, ("kubeletVersion", (1, 35))).await?;
     let old = if kubelet.is_some() { kubelet } else { old_nodes(cluster, ("containerRuntimeVersion", (2, 1))).await? };

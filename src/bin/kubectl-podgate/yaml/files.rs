@@ -22,8 +22,7 @@ pub(crate) fn display_name(path: &Path) -> String {
 /// selects its `*.yaml`, `*.yml` and `*.json` files, sorted by name, except hidden ones. `recursive` adds the
 /// subdirectories.
 ///
-/// For a path that cannot be read and for a directory without manifests, returns a source with one document that holds
-/// the error.
+/// For an unreadable path or a directory without manifests, returns a source with one document that holds the error.
 pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<Source> {
     let mut found = Vec::new();
     for path in named {

@@ -190,8 +190,7 @@ fn restart_sentence(own: &ContainerHistory) -> Option<String> {
     }
 }
 
-/// Returns the stop order in sentences, each with true if the order was kept. `stopped_at` is the time at which the
-/// stop began.
+/// Returns the stop order in sentences, each with true if the order was kept. The stop began at `stopped_at`.
 pub(super) fn stop_sentences(all: &[ContainerHistory], stopped_at: i64) -> Vec<(bool, String)> {
     let end = |own: &ContainerHistory| own.runs.last()?.ended.map(|(at, _)| at).filter(|at| *at >= stopped_at);
     let sentence = |own: &ContainerHistory| {

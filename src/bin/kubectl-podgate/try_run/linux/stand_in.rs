@@ -93,8 +93,7 @@ pub(crate) fn run(args: &StandInArgs) -> CommandResult {
     let is_ready = Arc::new(AtomicBool::new(false));
     role.port.into_iter().for_each(|port| listen(port, &is_ready));
     sleep(role.ready_ms);
-    // Write the event before a probe can succeed. Otherwise a container that waits for this one could start before the
-    // event.
+    // Write the event before a probe can succeed, because containers that wait for this one must start after it.
     write_event("ready");
     is_ready.store(true, Ordering::SeqCst);
     sleep(role.exit_ms);
