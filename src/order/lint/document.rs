@@ -23,7 +23,7 @@ pub fn check_document(document: &Value, templates: &[Template]) -> Vec<Finding> 
     walk.findings
 }
 
-/// Reports an object with an order that an operator controls, and can undo. Nothing undoes the order of a running Pod.
+/// Reports an object with an order if an operator controls the object, and so can undo the order. Omits injected Pods.
 fn check_owner(document: &Value, template: &Template) -> Option<Finding> {
     let at = template.object.to("metadata").to("ownerReferences");
     // Kubernetes' own controllers copy the order from their template.
@@ -56,7 +56,8 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn visit(&mut self, value: &Value, path: &mut Vec<PathSegment>) {
         match value {
-            Value::Object(fields) => {
+            // A ControllerRevision has a copy of the template.
+            Value::Object(fields) if value["kind"] != "ControllerRevision" => {
                 self.check_fields(fields, path);
                 for (key, field) in fields {
                     path.push(key.as_str().into());
@@ -125,8 +126,7 @@ impl Walk<'_> {
             let is_harmless = right.to(key).of(self.document).is_some();
             return if is_harmless { None } else { misplaced(format!("move it to {right}")) };
         }
-        // A ControllerRevision has a copy of the template.
-        if is_inject || kind == "ControllerRevision" {
+        if is_inject {
             return None;
         }
         let template = object.filter(|_| is_builtin).zip(builtin_template_place(kind));

@@ -39,9 +39,10 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, target: Targ
         findings.push(Finding::warning("hold-runtime-class", Place::spec("runtimeClassName"), what).fix(fix));
     }
     let has_deadline = |value: &Value| !value["activeDeadlineSeconds"].is_null();
-    // The deadline of a Job is not visible in its Pods.
-    let is_owned = template["metadata"]["ownerReferences"].is_array();
-    let deadline = has_deadline(spec.value) || target.workload.map_or(is_owned, has_deadline);
+    // The deadline of a Job is not visible in its running Pods.
+    let metadata = &template["metadata"];
+    let is_of_job = metadata["uid"].is_string() && metadata["ownerReferences"][0]["kind"] == "Job";
+    let deadline = has_deadline(spec.value) || target.workload.map_or(is_of_job, has_deadline);
     if spec.runs_to_completion()
         && !deadline
         && let Some(own) = held.iter().find(|own| plan.get(own.name).is_some_and(|one| !one.continue_on_timeout))

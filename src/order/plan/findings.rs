@@ -103,8 +103,9 @@ pub(super) fn of_settings(
 pub fn bind_role_command(pod_spec: &Value) -> String {
     let account = pod_spec["serviceAccountName"].as_str().filter(|name| !matches!(*name, "" | "default"));
     let Some(account) = account else { return "kubectl podgate install --namespaces NAMESPACE".to_owned() };
-    let bind = "kubectl create rolebinding podgate-more -n NAMESPACE --clusterrole podgate-sidecar --serviceaccount ";
-    bind.to_owned() + &command_line(&[&format!("NAMESPACE:{account}")])
+    let [name, account] = ["podgate-more-", "NAMESPACE:"].map(|start| start.to_owned() + account);
+    let bind = ["kubectl", "create", "rolebinding", &name, "-n", "NAMESPACE", "--clusterrole", "podgate-sidecar"];
+    command_line(&[&bind[..], &["--serviceaccount", &account]].concat())
 }
 
 impl Plan {

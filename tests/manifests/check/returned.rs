@@ -105,6 +105,7 @@ fn changes_by_other_webhooks_are_found() {
     ];
     for (mode, change, finding, expected) in cases {
         let mut pod = returned("db, api, web", mode);
+        pod["metadata"]["uid"] = json!("0");
         change(&mut pod);
         let (code, out) = checked(&pod);
         assert!(code == expected && out.contains(finding), "{finding}: {out}");

@@ -770,8 +770,7 @@ fn problems_are_found() {
     }
     // `kubectl podgate install` binds the role to the account `default` only.
     let (_, findings) = Cluster { may_publish: false, ..Cluster::default() }.problems();
-    let bind =
-        "kubectl create rolebinding podgate-more -n shop --clusterrole podgate-sidecar --serviceaccount shop:worker";
+    let bind = "kubectl create rolebinding podgate-more-worker -n shop --clusterrole podgate-sidecar --serviceaccount shop:worker";
     assert!(findings[0][3].contains(bind), "{findings:?}");
 }
 

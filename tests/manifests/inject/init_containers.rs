@@ -281,7 +281,7 @@ fn container_restarts_with_a_native_sidecar() {
         let mut with_account = with(order, &[("podgate.io/publish", "none")]);
         with_account["spec"]["serviceAccountName"] = json!("shop");
         assert!(first_error(&with_account).fix.ends_with(
-            "the role: kubectl create rolebinding podgate-more -n NAMESPACE --clusterrole podgate-sidecar --serviceaccount NAMESPACE:shop"
+            "the role: kubectl create rolebinding podgate-more-shop -n NAMESPACE --clusterrole podgate-sidecar --serviceaccount NAMESPACE:shop"
         ));
     }
 }

@@ -97,8 +97,8 @@ fn line_about_an_injection_names_what_it_needs() {
     assert!(!run(&["inject", "-"], &without_token).err.contains("mounts the account's token"));
     // `install` gives the role to the account `default` only.
     let with_account = held.replace("spec:\n", "spec:\n  serviceAccountName: shop's\n");
-    let bind = "role: kubectl create rolebinding podgate-more -n NAMESPACE --clusterrole podgate-sidecar --serviceaccount \
-                'NAMESPACE:shop'\\''s'\n";
+    let bind = "role: kubectl create rolebinding 'podgate-more-shop'\\''s' -n NAMESPACE --clusterrole podgate-sidecar \
+                --serviceaccount 'NAMESPACE:shop'\\''s'\n";
     assert!(run(&["inject", "-"], &with_account).err.contains(bind));
     assert!(run(&["check", "-"], &with_account).out.contains(bind));
     let publishing_nothing = run(&["inject", "--publish", "none", "-"], &held).err;

@@ -399,6 +399,9 @@ fn held_container_needs_a_deadline_in_a_pod_that_ends() {
         // The Pod does not show the deadline of its Job.
         let mut owned = pod.clone();
         owned["metadata"]["ownerReferences"] = json!([{"kind": "Job", "name": "x", "controller": true}]);
+        // When the webhook gets a Pod, it has no uid.
+        assert!(rule_names(&owned).contains(&"hold-without-deadline"));
+        owned["metadata"]["uid"] = json!("0");
         assert!(!rule_names(&owned).contains(&"hold-without-deadline"));
         // Without a readinessProbe, db may be a program that ends.
         pod["spec"]["containers"][0]["readinessProbe"] = Value::Null;

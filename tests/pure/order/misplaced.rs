@@ -86,7 +86,7 @@ fn only_an_operator_can_undo_an_order() {
         object
     };
     let pod = |annotations: &Value| json!({"metadata": {"annotations": annotations}, "spec": spec});
-    let workload = |key: &str| json!({key: {"spec": pod(&injected), "template": pod(&injected)}});
+    let workload = |key: &str| json!({key: {"template": pod(&injected)}});
     let operator = "shop.example.com/v1";
     for (document, warnings) in [
         (owned("Pod", operator, pod(&order)), 1),

@@ -127,8 +127,7 @@ impl Tree {
         })
     }
 
-    /// Returns the target of an alias, or the node itself if the node is not an alias. The target is never another
-    /// alias.
+    /// Returns the target of an alias, which is never another alias. Returns any other node itself.
     fn resolve_alias(&self, id: usize) -> usize {
         if let NodeKind::Alias(target) = self.nodes[id].kind { target as usize } else { id }
     }
