@@ -36,7 +36,7 @@ pub(super) fn check_exit_waits(spec: &Spec<'_>, declared: &Declaration, graph: &
                 need.until
             );
             findings.push(Finding::warning("exit-not-final", at, what).span(word).fix(format!(
-                "move {name} to spec.initContainers, or set restartPolicy: OnFailure (Kubernetes 1.35 also allows this for {name} alone)"
+                "move {name} to spec.initContainers, or if the Pod is to end, set restartPolicy: OnFailure"
             )));
         }
     }
