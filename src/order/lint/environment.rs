@@ -131,7 +131,7 @@ fn check_deletion(plan: &Plan, findings: &mut Vec<Finding>) {
             planned.name,
             format_duration(planned.timeout)
         );
-        let fix = "set podgate.io/publish: api, or shorten podgate.io/timeout";
+        let fix = "shorten podgate.io/timeout, or set podgate.io/publish: api and bind podgate's role";
         findings.push(Finding::warning("hook-holds-deletion", annotation_place(keys::PUBLISH_TARGET), what).fix(fix));
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
         let mut ports = words.filter_map(Value::as_str).flat_map(local_ports).map(|(_, port)| port);
         if let Some((owner, port, _)) = ports.find_map(|port| owners.late_owner(port, &regular)) {
             let what = format!("the init container {} uses port {port} of {owner}, which starts only later", own.name);
-            let fix = format!("move {} to spec.containers, and let it wait for {owner}", own.name);
+            let fix = format!("make {owner} a native sidecar with a startupProbe, before {}", own.name);
             findings.push(deadlock(false, own.place(), what).fix(fix));
         }
     }
@@ -243,7 +243,7 @@ fn report_late_ports(
             "the livenessProbe of {name} uses port {port} of {owner}, which starts only when {name} is Ready: if that takes too \
              long, the kubelet kills {name}, again and again"
         );
-        let fix = format!("let the livenessProbe ask only {name}, or give {name} a startupProbe");
+        let fix = format!("let the livenessProbe ask only {name}, or increase its initialDelaySeconds");
         findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).fix(fix));
     }
 }

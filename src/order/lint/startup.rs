@@ -63,7 +63,7 @@ fn check_hosts(own: &ContainerRef<'_>, spec: &Spec<'_>, plan: &Plan, findings: &
         let Some(host) = host.filter(|host| spec.has(host) && !aliases.any(|alias| *alias == **host)) else { continue };
         let port = serde_json::to_string(&port).unwrap_or_default().replace('"', "");
         let what = format!("{host} is a container of this Pod, and containers have no host names of their own");
-        let fix = format!("use localhost:{port}; for a Service of this name, write {host}.NAMESPACE");
+        let fix = format!("use localhost:{port} in a check, no host in a probe; for a Service, write {host}.NAMESPACE");
         findings.push(Finding::warning("host-is-container", at, what).fix(fix));
     }
 }

@@ -58,7 +58,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
             "{waiter} is {}, which starts before all regular containers and cannot wait for {container}",
             own.init_kind()
         );
-        return error("init-container", what, format!("move {waiter} to spec.containers, or do not let it wait"));
+        return error("init-container", what, format!("make {container} a native sidecar, or {waiter} a regular one"));
     };
     if waiter == container {
         // The graph reports this cycle, so report nothing here.

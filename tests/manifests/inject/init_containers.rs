@@ -121,7 +121,7 @@ fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
             json!({"after.podgate.io/mesh": "db"}),
             "init-container",
             "cannot wait for db",
-            "move mesh to spec.containers",
+            "make db a native sidecar, or mesh a regular one",
         ),
         (json!({"after.podgate.io/mesh": "mesh"}), "cycle", "mesh waits for itself", "do not let mesh"),
         (

@@ -81,8 +81,9 @@ fn name_of_a_container_is_no_host() {
     ] {
         let found = shown(&annotated(annotations, db, json!({})), Target::default());
         let fix = if annotations.first().is_some_and(|(_, check)| check.contains("5432")) { "5432" } else { "80" };
-        let expected =
-            format!("host-is-container {place}: use localhost:{fix}; for a Service of this name, write db.NAMESPACE");
+        let expected = format!(
+            "host-is-container {place}: use localhost:{fix} in a check, no host in a probe; for a Service, write db.NAMESPACE"
+        );
         assert_eq!(found, [expected]);
     }
     for check in ["tcp://db.shop:5432", "tcp://localhost:5432", "tcp://cache:5432", "file:///db"] {
