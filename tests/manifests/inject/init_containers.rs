@@ -114,9 +114,14 @@ fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
             ordered("db, mesh, app"),
             "init-container",
             "mesh is a native sidecar, which starts before all",
-            "move mesh to",
+            "or mesh a regular one",
         ),
-        (ordered("db, setup"), "init-container", "setup is an init container, which starts before", "spec.containers"),
+        (
+            ordered("db, setup"),
+            "init-container",
+            "setup is an init container, which starts before",
+            "make db a native sidecar",
+        ),
         (
             json!({"after.podgate.io/mesh": "db"}),
             "init-container",
