@@ -243,7 +243,7 @@ fn report_late_ports(
             "the livenessProbe of {name} uses port {port} of {owner}, which starts only when {name} is Ready: if that takes too \
              long, the kubelet kills {name}, again and again"
         );
-        let fix = format!("let the livenessProbe ask only {name}, or increase its initialDelaySeconds");
+        let fix = format!("let the livenessProbe ask only {name}, or increase its failureThreshold");
         findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).fix(fix));
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn of_settings(
             (format!("{name} has a command in its spec, so this annotation has no effect"), "remove the annotation")
         } else if prefix == keys::FAIL_FAST_PREFIX && plan(name).is_some_and(is_fast_hold) {
             let what = format!("{name} is in hold mode, and a held container cannot exit");
-            let fix = format!("remove this annotation, or set the command of {name}, and remove mode hold");
+            let fix = format!("remove this annotation, or set the command of {name} without mode hold");
             return Some(Finding::error("mode-conflict", at, what).fix(fix));
         } else {
             return None;

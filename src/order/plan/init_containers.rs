@@ -54,11 +54,11 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
     let own = spec.init_or_native(waiter);
     let Some(before) = spec.init_or_native(container) else {
         let Some(own) = own else { return Ok(None) };
-        let what = format!(
-            "{waiter} is {}, which starts before all regular containers and cannot wait for {container}",
-            own.init_kind()
-        );
-        return error("init-container", what, format!("make {container} a native sidecar, or {waiter} a regular one"));
+        let kind = own.init_kind();
+        let what =
+            format!("{waiter} is {kind}, which starts before all regular containers and cannot wait for {container}");
+        let kind = if want.is_exit() { "an init container" } else { "a native sidecar" };
+        return error("init-container", what, format!("make {container} {kind} before {waiter}"));
     };
     if waiter == container {
         // The graph reports this cycle, so report nothing here.

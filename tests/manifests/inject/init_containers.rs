@@ -114,7 +114,7 @@ fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
             ordered("db, mesh, app"),
             "init-container",
             "mesh is a native sidecar, which starts before all",
-            "or mesh a regular one",
+            "make db a native sidecar before mesh",
         ),
         (
             ordered("db, setup"),
@@ -126,7 +126,7 @@ fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
             json!({"after.podgate.io/mesh": "db"}),
             "init-container",
             "cannot wait for db",
-            "make db a native sidecar, or mesh a regular one",
+            "make db a native sidecar before mesh",
         ),
         (json!({"after.podgate.io/mesh": "mesh"}), "cycle", "mesh waits for itself", "do not let mesh"),
         (
